@@ -1,0 +1,191 @@
+//! Answers: a permit, or a refusal with a stable reason. Only `Policy::evaluate` makes a permit.
+
+use serde::{Deserialize, Serialize};
+
+/// A rule by its place: `GRANT.allow[0].routes[2]`. Stable for one policy digest.
+#[derive(
+    Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(transparent)]
+pub struct RuleId(pub std::sync::Arc<str>);
+
+impl std::fmt::Display for RuleId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Proof that policy allows one request. Not `Clone`: the upstream sender consumes it.
+#[derive(Debug)]
+pub struct Permit {
+    pub(crate) grant: std::sync::Arc<str>,
+    pub(crate) rule: RuleId,
+    pub(crate) api: std::sync::Arc<str>,
+    pub(crate) credential: Option<std::sync::Arc<str>>,
+    pub(crate) _made_by_evaluate: (),
+}
+
+impl Permit {
+    /// Name of the grant whose rule matched.
+    pub fn grant(&self) -> &std::sync::Arc<str> {
+        &self.grant
+    }
+    pub fn rule(&self) -> &RuleId {
+        &self.rule
+    }
+    /// Name of the API that the request goes to.
+    pub fn api(&self) -> &std::sync::Arc<str> {
+        &self.api
+    }
+    /// Name of the credential that must be attached; `None` for an API without one.
+    pub fn credential(&self) -> Option<&std::sync::Arc<str>> {
+        self.credential.as_ref()
+    }
+}
+
+/// What `evaluate` answers.
+#[derive(Debug)]
+#[must_use]
+pub enum Decision {
+    Allow(Permit),
+    Refuse(Refusal),
+}
+
+/// A refusal: ours, with the rule that denied where one did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    pub reason: Reason,
+    /// The deny rule that matched, if one did. Never shown to the guest.
+    pub rule: Option<RuleId>,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self { reason, rule: None }
+    }
+}
+
+/// Whose fault an answer is (STYLE 24).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Fault {
+    Client,
+    Policy,
+    Upstream,
+    Ours,
+}
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $variant:ident => $code:literal, $fault:ident, $status:literal;)*) => {
+        /// Every reason why a request, connection, query or run is refused or fails. The code is stable: it is what
+        /// the guest reads in the refusal body, what the audit record holds and what docs/reference lists.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+        pub enum Reason { $($(#[$doc])* #[serde(rename = $code)] $variant,)* }
+
+        impl Reason {
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// The stable code, for example `no_rule`.
+            pub const fn code(self) -> &'static str { match self { $(Self::$variant => $code,)* } }
+            pub const fn fault(self) -> Fault { match self { $(Self::$variant => Fault::$fault,)* } }
+            /// HTTP status of the answer to a guest where one can be given.
+            pub const fn status(self) -> u16 { match self { $(Self::$variant => $status,)* } }
+        }
+    };
+}
+
+reasons! {
+    /// No grant of this run reaches this host and port.
+    HostNotGranted => "host_not_granted", Policy, 403;
+    /// The host is granted, but no allow rule matches method, path and query.
+    NoRule => "no_rule", Policy, 403;
+    /// A deny rule matches.
+    DeniedByRule => "denied_by_rule", Policy, 403;
+    /// The path is granted, the method is not.
+    MethodNotGranted => "method_not_granted", Policy, 403;
+    /// The method and path are granted, the query is not.
+    QueryNotGranted => "query_not_granted", Policy, 403;
+    /// The destination is an IP address that was not issued for a granted name.
+    RawAddress => "raw_address", Policy, 403;
+    /// The port is not one of the grant.
+    PortNotGranted => "port_not_granted", Policy, 403;
+    /// The upstream name resolves to an address that the API does not name (private, loopback, link-local, metadata…).
+    AddressRefused => "address_refused", Policy, 403;
+    /// Clear-text HTTP to an upstream; only TLS is sent.
+    PlainHttp => "plain_http", Policy, 403;
+    /// The grant has expired, or its time for this run is over.
+    GrantExpired => "grant_expired", Policy, 403;
+    /// The grant's floor is above the tier that this run was measured at.
+    FloorNotMet => "floor_not_met", Policy, 403;
+    /// The grant does not exist or is not this caller's (same words for both).
+    GrantNotAvailable => "grant_not_available", Policy, 403;
+    /// TRACE, TRACK and CONNECT inside a tunnel are refused whatever the grant says.
+    MethodForbidden => "method_forbidden", Policy, 403;
+    /// An upgrade that no rule allows.
+    UpgradeRefused => "upgrade_refused", Policy, 403;
+    /// CONNECT, SNI, Host or :authority name different hosts.
+    NameMismatch => "name_mismatch", Client, 421;
+    /// The request has two readings or breaks the protocol.
+    Malformed => "malformed", Client, 400;
+    /// The target has no canonical form.
+    TargetNotCanonical => "target_not_canonical", Client, 400;
+    /// An expectation other than 100-continue (RFC 9110 10.1.1).
+    ExpectationFailed => "expectation_failed", Client, 417;
+    /// The head is larger than the limit.
+    HeadTooLarge => "head_too_large", Client, 431;
+    /// The request body is larger than the grant allows.
+    BodyTooLarge => "body_too_large", Client, 413;
+    /// The client was too slow.
+    ClientTimeout => "client_timeout", Client, 408;
+    /// The client closed the connection before the answer was complete.
+    ClientClosed => "client_closed", Client, 499;
+    /// TLS from the client failed or is older than 1.2.
+    TlsRefused => "tls_refused", Client, 400;
+    /// A TLS client without SNI.
+    NoServerName => "no_server_name", Client, 400;
+    /// The proxy door needs a credential of a run (explicit door on a shared port).
+    ProxyAuthRequired => "proxy_auth_required", Client, 407;
+    /// Calls, bytes, rate or concurrency of the grant are used up.
+    BudgetExhausted => "budget_exhausted", Policy, 429;
+    /// Connections, handshakes or certificates of the run are used up.
+    RunLimit => "run_limit", Policy, 429;
+    /// The breaker of the API is open after its own 429 or 503: shed, not denied.
+    Shed => "shed", Upstream, 503;
+    /// The credential could not be read, minted or is known to be expired.
+    CredentialUnavailable => "credential_unavailable", Ours, 503;
+    /// The audit log cannot be written; nothing is forwarded without a record.
+    AuditUnavailable => "audit_unavailable", Ours, 503;
+    /// No policy is loaded.
+    PolicyUnavailable => "policy_unavailable", Ours, 503;
+    /// The run has ended or its gate was closed.
+    RunEnded => "run_ended", Ours, 503;
+    /// The broker is shutting down.
+    ShuttingDown => "shutting_down", Ours, 503;
+    /// A fault of the broker itself.
+    Internal => "internal", Ours, 500;
+    /// The upstream name does not resolve.
+    UpstreamUnresolved => "upstream_unresolved", Upstream, 502;
+    /// The upstream refused the connection or broke it.
+    UpstreamUnreachable => "upstream_unreachable", Upstream, 502;
+    /// The upstream certificate does not verify; nothing was sent.
+    UpstreamUntrusted => "upstream_untrusted", Upstream, 502;
+    /// The upstream broke HTTP.
+    UpstreamMalformed => "upstream_malformed", Upstream, 502;
+    /// The upstream took too long.
+    UpstreamTimeout => "upstream_timeout", Upstream, 504;
+    /// The answer cannot be inspected for the secret (an encoding that was not asked for).
+    ResponseUninspectable => "response_uninspectable", Upstream, 502;
+    /// The response body is larger than the grant allows.
+    ResponseTooLarge => "response_too_large", Upstream, 502;
+    /// A DNS question for a name that no grant of the run reaches, or of a type that is not served.
+    DnsRefused => "dns_refused", Policy, 403;
+    /// UDP other than DNS.
+    UdpRefused => "udp_refused", Policy, 403;
+    /// The tier asked for cannot be met: nothing ran.
+    InsufficientIsolation => "insufficient_isolation", Policy, 403;
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.code())
+    }
+}

@@ -1,0 +1,19 @@
+//! Messages and socket handing between sandboxd and the broker.
+//!
+//! One Unix stream socket; sandboxd connects, the broker serves. A frame is a 4-byte big-endian length, then
+//! that many bytes of JSON; descriptors travel as SCM_RIGHTS with the first byte of the frame that names them.
+//! Requests carry an id that the answer repeats. A gate lives no longer than the connection that opened it: when
+//! sandboxd dies, the broker closes every gate that it had opened.
+
+#![forbid(unsafe_code)]
+
+mod evidence;
+mod frame;
+mod message;
+
+pub use evidence::{Evidence, Fact};
+pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES};
+pub use message::{
+    Answer, AnswerBody, Call, CloseGate, Door, OpenGate, PrepareRun, Prepared, Request, RequestBody, RunNote,
+    SurfaceApi, Trace,
+};

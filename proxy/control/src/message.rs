@@ -1,0 +1,167 @@
+//! The messages. Both sides deny unknown fields: the two daemons are installed together.
+
+use freeboard_policy::{Reason, Tier};
+use serde::{Deserialize, Serialize};
+
+use crate::Evidence;
+
+/// From sandboxd to the broker.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Repeated in the answer; unique on its connection.
+    pub id: u64,
+    pub body: RequestBody,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RequestBody {
+    /// What must be known before a boundary is built. Opens nothing.
+    Prepare(PrepareRun),
+    /// Opens the gate of a measured run; the doors' sockets come as descriptors, in the order of `doors`.
+    Open(OpenGate),
+    /// Ends the run's authority: in-flight requests are cut, the trace comes back.
+    Close(CloseGate),
+    /// A run that was refused before any gate existed, for the audit log.
+    Note(RunNote),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrepareRun {
+    pub caller: Option<String>,
+    pub grants: Vec<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenGate {
+    /// 32 lower-case hex digits.
+    pub run: String,
+    pub caller: Option<String>,
+    pub grants: Vec<String>,
+    /// Measured on the live boundary; its tier is the run's tier.
+    pub evidence: Evidence,
+    /// When the run ends at the latest, milliseconds since 1970 UTC. The broker closes the gate then by itself.
+    pub expires_unix_ms: u64,
+    pub trace_id: Option<String>,
+    /// One per descriptor, same order.
+    pub doors: Vec<Door>,
+}
+
+/// What a handed socket is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Door {
+    /// TCP listener on this port; connections mean the destination that `getsockname` gives.
+    Tcp { port: u16 },
+    /// TCP listener of the explicit proxy inside the gate (CONNECT and absolute-form).
+    Proxy { port: u16 },
+    /// UDP socket on port 53.
+    DnsUdp,
+    /// TCP listener on port 53.
+    DnsTcp,
+    /// TCP listener that nftables redirects every other port to: recorded and closed. The port that was meant is
+    /// SO_ORIGINAL_DST.
+    CatchAll,
+    /// A SOCK_SEQPACKET end: each message carries one stream socket as SCM_RIGHTS, on which the run's worker speaks
+    /// HTTP/1.1 with absolute-form `https` targets (the `wasm` provider; there is no guest network).
+    Streams,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CloseGate {
+    pub run: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunNote {
+    pub run: String,
+    pub caller: Option<String>,
+    pub grants: Vec<String>,
+    /// The floor that could not be met, where that is why.
+    pub floor: Option<Tier>,
+    pub tier: Option<Tier>,
+    pub reason: Reason,
+    pub detail: String,
+}
+
+/// From the broker to sandboxd.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Answer {
+    pub id: u64,
+    pub body: AnswerBody,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum AnswerBody {
+    Prepared(Prepared),
+    Opened,
+    Closed(Trace),
+    Noted,
+    /// Nothing was opened. `message` is for operators.
+    Refused {
+        reason: Reason,
+        message: String,
+    },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Prepared {
+    pub policy_digest: String,
+    /// Strongest floor of the grants.
+    pub floor: Option<Tier>,
+    pub ttl_seconds: Option<u64>,
+    /// TCP ports that the gate must have besides 80, 443, 53 and 3128.
+    pub ports: Vec<u16>,
+    /// The interception CA that guests must trust, PEM (public). None when there are no grants.
+    pub ca_pem: String,
+    /// For the client surface of `host.*`: per grant, the base URLs that a guest uses and the routes as written.
+    pub surface: Vec<SurfaceApi>,
+}
+
+/// One API of the run's grants as a guest sees it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SurfaceApi {
+    pub api: String,
+    /// `https://host[:port]`, the alias where there is one.
+    pub base_url: String,
+    /// Allow route lines as written.
+    pub routes: Vec<String>,
+}
+
+/// What a run did, for its result and for people.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// The first calls, at most 256.
+    pub calls: Vec<Call>,
+    pub allowed: u64,
+    pub denied: u64,
+    pub failed: u64,
+    pub shed: u64,
+    /// Calls that are counted above but not listed.
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    pub request_id: String,
+    pub method: String,
+    pub host: String,
+    pub path: String,
+    /// `allowed`, `denied`, `failed` or `shed`.
+    pub verdict: String,
+    pub reason: Option<Reason>,
+    /// Upstream status where there was one.
+    pub status: Option<u16>,
+    pub latency_ms: u64,
+}

@@ -1,0 +1,87 @@
+//! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use freeboard_control::{Door, Evidence, Prepared};
+use freeboard_policy::Tier;
+use futures_util::future::BoxFuture;
+
+use crate::job::{Job, Outcome, OutputSink};
+
+/// What a provider says of itself before any run.
+#[derive(Debug, Clone)]
+pub struct Description {
+    pub name: &'static str,
+    /// The tier that preflight and smoke test support. A run's own tier is measured again.
+    pub tier: Tier,
+    /// Content-addressed identity of the engine or root, or empty.
+    pub environment: String,
+    pub supports_javascript: bool,
+    pub supports_project: bool,
+    pub supports_grants: bool,
+    /// Languages that were proved to start: `javascript`, `python`.
+    pub languages: Vec<String>,
+    pub default_timeout: Duration,
+    pub max_timeout: Duration,
+    pub memory_mib: u32,
+    pub cpus: f64,
+    pub pids: u32,
+    pub disk_mib: u32,
+}
+
+/// What is needed to build a boundary for one run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub job: Job,
+    /// What the broker said of the run's grants; `None` = no grants, and so no gate sockets and no way to anything.
+    pub prepared: Option<Prepared>,
+}
+
+/// Why no boundary could be made. Nothing ran.
+#[derive(Debug, thiserror::Error)]
+pub enum CreateError {
+    /// The provider cannot run this kind of payload.
+    #[error("provider `{provider}` does not run {what}")]
+    Unsupported { provider: &'static str, what: String },
+    /// This host lacks something; `help` says how to mend it.
+    #[error("{what} ({help})")]
+    Host { what: String, help: String },
+    #[error("a step of building the boundary failed: {step}")]
+    Step {
+        step: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Why a released run has no outcome. The code may have run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunFailure {
+    #[error("the sandbox was lost: {0}")]
+    Lost(String),
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+/// A kind of boundary.
+pub trait Provider: Send + Sync + std::fmt::Debug {
+    fn describe(&self) -> Description;
+    /// Builds the boundary of one run. No user code runs yet. Dropping the sandbox destroys the boundary.
+    fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>>;
+}
+
+/// The boundary of one run. Dropping it kills everything inside and removes it from the host.
+pub trait Sandbox: Send {
+    /// Measures the live boundary from outside, before any user code.
+    fn measure(&mut self) -> BoxFuture<'_, Result<Evidence, CreateError>>;
+    /// The sockets of the gate, for the broker. Empty when the run has no grants... but attempts are still refused.
+    fn take_doors(&mut self) -> Vec<(Door, OwnedFd)>;
+    /// Lets the code run and waits for its end, the deadline of the job, or a lost sandbox. When it returns, no process
+    /// of the run is alive.
+    fn release(
+        self: Box<Self>,
+        output: Arc<dyn OutputSink>,
+    ) -> BoxFuture<'static, Result<Outcome, RunFailure>>;
+}
