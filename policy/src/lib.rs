@@ -6,16 +6,23 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 mod decision;
+mod diagnostic;
 mod host;
+pub mod limits;
 mod model;
 mod question;
+mod source;
 mod target;
 mod tier;
 
+pub use address::{AddressClass, AddressRange, AddressRangeError};
 pub use decision::{Decision, Fault, Permit, Reason, Refusal, RuleId};
+pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
-pub use model::{ApiView, CredentialView, GrantView, Policy, SecretReference};
+pub use model::{ApiView, CredentialView, GrantView, Loaded, Policy, SecretReference, SurfaceView};
 pub use question::{DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion};
+pub use source::SourceFile;
 pub use target::{Target, TargetError};
 pub use tier::Tier;

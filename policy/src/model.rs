@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Decision, DestinationQuestion, Reason, Refusal, RequestQuestion, Route, RunScope, ScopeQuestion,
+    Decision, DestinationQuestion, Diagnostic, Reason, Refusal, RequestQuestion, Route, RunScope,
+    ScopeQuestion, SourceFile,
 };
 
 /// A checked policy. Immutable; share it in an `Arc`.
@@ -22,8 +23,8 @@ pub struct ApiView {
     pub ca_file: Option<String>,
     /// SHA-256 of accepted leaf or CA public keys (SPKI), lower-case hex.
     pub pin_sha256: Vec<String>,
-    /// Private address ranges that the API names, in CIDR form (`10.0.0.0/8`, `127.0.0.1/32`).
-    pub addresses: Vec<String>,
+    /// Address ranges beside the public ones that the API names; hand them to `address::allowed` before dialling.
+    pub addresses: Vec<crate::AddressRange>,
     pub alias: Option<crate::Host>,
     pub hidden: bool,
     pub credential: Option<Arc<str>>,
@@ -85,6 +86,23 @@ pub struct GrantView {
     pub response_bytes: Option<u64>,
 }
 
+/// A policy that may be used, and what its authors should look at.
+#[derive(Debug)]
+pub struct Loaded {
+    pub policy: Policy,
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// One origin of a run's grants as a guest sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SurfaceView {
+    pub api: Arc<str>,
+    /// `https://host[:port]`, the alias where there is one.
+    pub base_url: String,
+    /// Allow route lines as written.
+    pub routes: Vec<Arc<str>>,
+}
+
 impl Policy {
     /// A policy that allows nothing.
     pub fn deny_all() -> Self {
@@ -108,15 +126,28 @@ impl Policy {
         Decision::Refuse(Reason::NoRule.into())
     }
 
-    pub fn api(&self, _name: &str) -> Option<ApiView> {
+    /// Reads and checks the files of a policy folder. The order of the files does not matter.
+    ///
+    /// # Errors
+    /// Every problem found, warnings included, in the order of files and lines.
+    pub fn load(_files: &[SourceFile]) -> Result<Loaded, Vec<Diagnostic>> {
+        Err(vec![Diagnostic::error(crate::Code::Empty, "the policy folder is empty")])
+    }
+
+    pub fn api(&self, _name: &str) -> Option<&ApiView> {
         None
     }
 
-    pub fn credential(&self, _name: &str) -> Option<CredentialView> {
+    pub fn credential(&self, _name: &str) -> Option<&CredentialView> {
         None
     }
 
-    pub fn grant(&self, _name: &str) -> Option<GrantView> {
+    pub fn grant(&self, _name: &str) -> Option<&GrantView> {
         None
+    }
+
+    /// What the guests of a run may be told of its grants.
+    pub fn surface(&self, _scope: &RunScope) -> Vec<SurfaceView> {
+        Vec::new()
     }
 }
