@@ -1,0 +1,1 @@
+//! Builds the stages from the configuration, owns listeners and tasks.

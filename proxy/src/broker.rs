@@ -1,0 +1,137 @@
+//! What all runs share. One [`Broker`] per process, in an `Arc`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use freeboard_policy::{ApiView, GrantView, Policy};
+use tokio_util::sync::CancellationToken;
+
+use crate::credential::Store;
+use crate::record::{Outcome, Recorder};
+use crate::run::Runs;
+use crate::tls::Authority;
+use crate::upstream::dial::Dialler;
+
+/// Shared state. `app` builds it; `accept`, `dns`, `pipeline` and `control_server` get it as `Arc<Broker>`.
+#[derive(Debug)]
+pub struct Broker {
+    /// The policy in force with what was made from it. Take one snapshot per request (`snapshot`).
+    policy: ArcSwap<Snapshot>,
+    /// Mints leaves for intercepted hosts.
+    pub authority: Authority,
+    /// Resolves, checks and dials upstream names.
+    pub dialler: Dialler,
+    /// The audit log. Use [`Broker::record`], which also keeps the run's trace.
+    pub recorder: Recorder,
+    /// Open runs, for the explicit door on a shared address and for the control server.
+    pub runs: Runs,
+    pub clock: Clock,
+    /// Cancelled when the broker stops taking new requests; those in flight get the grace time of `shutdown`.
+    pub draining: CancellationToken,
+}
+
+/// One generation of policy and credentials. A request never sees half a reload.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub policy: Policy,
+    /// Commit of the policy folder where it is a git work tree.
+    pub commit: Option<Arc<str>>,
+    pub credentials: Store,
+    apis: Mutex<HashMap<Arc<str>, Arc<ApiView>>>,
+    grants: Mutex<HashMap<Arc<str>, Arc<GrantView>>>,
+}
+
+impl Snapshot {
+    /// Called by `app` at the start and by `reload`.
+    pub fn new(policy: Policy, commit: Option<Arc<str>>, credentials: Store) -> Self {
+        Self { policy, commit, credentials, apis: Mutex::default(), grants: Mutex::default() }
+    }
+
+    /// The API's facts, made once per generation. The `Arc` is the same for the same generation, so that it can be
+    /// a cache key (`upstream::trust`).
+    pub fn api(&self, name: &Arc<str>) -> Option<Arc<ApiView>> {
+        let mut apis = self.apis.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(api) = apis.get(name) {
+            return Some(Arc::clone(api));
+        }
+        let api = Arc::new(self.policy.api(name)?);
+        apis.insert(Arc::clone(name), Arc::clone(&api));
+        Some(api)
+    }
+
+    /// The grant's facts, made once per generation.
+    pub fn grant(&self, name: &Arc<str>) -> Option<Arc<GrantView>> {
+        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(grant) = grants.get(name) {
+            return Some(Arc::clone(grant));
+        }
+        let grant = Arc::new(self.policy.grant(name)?);
+        grants.insert(Arc::clone(name), Arc::clone(&grant));
+        Some(grant)
+    }
+}
+
+impl Broker {
+    /// Called by `app` only.
+    pub fn new(snapshot: Snapshot, authority: Authority, dialler: Dialler, recorder: Recorder) -> Self {
+        Self {
+            policy: ArcSwap::from_pointee(snapshot),
+            authority,
+            dialler,
+            recorder,
+            runs: Runs::default(),
+            clock: Clock::default(),
+            draining: CancellationToken::new(),
+        }
+    }
+
+    /// The generation in force now. Hold it for one request or one handshake, not longer.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.policy.load_full()
+    }
+
+    /// Puts a new generation in force. Called by `reload`.
+    pub fn replace(&self, snapshot: Snapshot) {
+        self.policy.store(Arc::new(snapshot));
+    }
+
+    /// Writes down what happened to one request, connection or query: trace of the run and audit log. Called
+    /// exactly once for each, by `pipeline`, `accept` and `dns`.
+    pub fn record(&self, outcome: Outcome) {
+        outcome.run.note(&outcome);
+        self.recorder.record(outcome);
+    }
+}
+
+/// Wall and monotonic time of one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Moment {
+    pub unix_ms: u64,
+    pub instant: Instant,
+}
+
+impl Moment {
+    pub fn unix_seconds(self) -> i64 {
+        i64::try_from(self.unix_ms / 1000).unwrap_or(i64::MAX)
+    }
+
+    /// Whole microseconds since this moment.
+    pub fn elapsed_us(self) -> u64 {
+        u64::try_from(self.instant.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The system's clock. A wall clock before 1970 reads as the end of time, so that everything has expired.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock;
+
+impl Clock {
+    #[expect(clippy::unused_self, reason = "a clock is asked, so that a test can give another one")]
+    pub fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        let unix_ms = since.map_or(u64::MAX, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        Moment { unix_ms, instant: Instant::now() }
+    }
+}

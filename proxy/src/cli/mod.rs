@@ -1,0 +1,1 @@
+//! The commands of `freeboard`, one file each.

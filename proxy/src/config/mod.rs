@@ -1,0 +1,1 @@
+//! `[broker]` of freeboard.toml: schema, load, effective.

@@ -1,0 +1,1 @@
+//! Serves sandboxd on the control socket: opens and closes gates.

@@ -1,0 +1,3 @@
+//! Asks policy, and keeps what a run has left.
+
+pub mod budget;

@@ -1,0 +1,79 @@
+//! Every number of the broker: value, unit, reason, and what happens at the limit.
+//! `docs/reference/limits.md` is generated from this file.
+
+use std::time::Duration;
+
+/// Bytes of a request or response head. nginx takes 32 KiB, Node 16 KiB; long cookies and presigned links need
+/// more than 16. At the limit: 431 and close, or `upstream_malformed`.
+pub const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Header fields of one head. Real programs stay below 60. At the limit: 431 and close.
+pub const MAX_HEADER_FIELDS: usize = 100;
+/// Bytes of a method token. The longest registered one has 17. At the limit: 400.
+pub const MAX_METHOD_BYTES: usize = 32;
+/// Bytes of one chunk-size line with its extensions (ATTACKS B16, B17). At the limit: 400 and close.
+pub const MAX_CHUNK_LINE_BYTES: usize = 128;
+/// Bytes of chunk extensions in one body (ATTACKS B17). At the limit: 400 and close.
+pub const MAX_CHUNK_EXTENSION_BYTES: usize = 4 << 10;
+/// Bytes of a trailer section. At the limit: 400 and close.
+pub const MAX_TRAILER_BYTES: usize = 8 << 10;
+/// Bytes of one pooled input buffer: a whole TLS record (RFC 8446 5.1: 2^14) and a little.
+pub const BUFFER_BYTES: usize = 16 << 10;
+/// Buffers that one worker thread keeps for reuse: 64 × 16 KiB = 1 MiB. More are freed.
+pub const POOLED_BUFFERS: usize = 64;
+/// Interim (1xx) responses before a final one. At the limit: `upstream_malformed`.
+pub const MAX_INTERIM_RESPONSES: usize = 16;
+
+/// A whole request head must arrive within this time of its first byte (ATTACKS E01). At the limit: 408 and close.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+/// From accepted connection to the end of the TLS handshake (ATTACKS E03). At the limit: closed, recorded.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// A kept guest connection without a request. nginx keeps 75 s. At the limit: closed, not recorded.
+pub const CLIENT_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+/// No byte of a request body for this long. At the limit: 408 and close.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// A guest that does not take its answer for this long. At the limit: `client_timeout`, closed.
+pub const CLIENT_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// From the end of the request to the response head. Slow language models take minutes. At the limit: 504.
+pub const RESPONSE_HEAD_TIMEOUT: Duration = Duration::from_secs(300);
+/// No byte of a response body for this long; event streams are expected to send a comment now and then.
+/// At the limit: the connection is cut, `upstream_timeout`.
+pub const RESPONSE_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long an unwanted request body is read and thrown away so that the guest can read the answer. Then closed.
+pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of an unwanted request body that are read and thrown away. Then closed.
+pub const LINGER_BYTES: u64 = 256 << 10;
+/// Resolving a name. At the limit: `upstream_unresolved`.
+pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// One TCP connection and its TLS handshake. At the limit: the next address, then `upstream_unreachable`.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A pooled upstream connection without use. Most servers close after 60-75 s; younger ones are safe to reuse.
+pub const UPSTREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Idle upstream connections that one run keeps per origin and credential. More are closed.
+pub const IDLE_UPSTREAM_PER_KEY: usize = 32;
+/// Guest connections that one run may have open (ATTACKS E14). At the limit: closed and recorded `run_limit`.
+pub const CONNECTIONS_PER_RUN: usize = 512;
+/// Leaf certificates that one run may cause for names that are not granted to it (ATTACKS E12), so that refusals can
+/// be read. At the limit: the TLS handshake is refused with an alert.
+pub const REFUSAL_LEAVES_PER_RUN: u32 = 64;
+/// Refused connections, queries and requests of one run that are recorded one by one (ATTACKS E23); after that one
+/// record per power of two carries the count.
+pub const REFUSALS_RECORDED_ONE_BY_ONE: u64 = 10_000;
+
+/// Calls of one run under one grant where the grant says nothing. At the limit: 429 `budget_exhausted`.
+pub const DEFAULT_CALLS: u64 = 256;
+/// Calls per minute of one run under one grant where the grant says nothing: no rate of its own.
+pub const DEFAULT_PER_MINUTE: u64 = u64::MAX;
+/// Requests in flight of one run under one grant where the grant says nothing. At the limit: 429.
+pub const DEFAULT_CONCURRENT: u64 = 64;
+/// Bytes of one request body where the grant says nothing. At the limit: 413.
+pub const DEFAULT_REQUEST_BYTES: u64 = 64 << 20;
+/// Bytes of one response body where the grant says nothing. At the limit: the response is cut.
+pub const DEFAULT_RESPONSE_BYTES: u64 = 1 << 30;
+
+/// Calls that a run's trace lists; later ones are only counted.
+pub const TRACE_CALLS: usize = 256;
+/// Bytes of a path in a trace entry; the rest is cut.
+pub const TRACE_PATH_BYTES: usize = 1024;
+/// Records that wait for the audit writer. At the limit: 503 `audit_unavailable`, nothing is forwarded.
+pub const AUDIT_QUEUE: usize = 8192;

@@ -1,0 +1,1 @@
+//! A new policy, credentials and certificates as one generation.

@@ -1,0 +1,1 @@
+//! From bytes to one request model. Anything with two readings is refused here.

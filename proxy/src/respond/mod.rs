@@ -1,0 +1,1 @@
+//! The one table from cause to answer.

@@ -1,0 +1,230 @@
+//! What belongs to one run: identity, scope, budgets, names, upstream connections, trace and end.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwapOption;
+use freeboard_control::{Call, Evidence, OpenGate, Trace};
+use freeboard_policy::{GrantView, Reason, RunScope, ScopeQuestion, Tier};
+use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
+
+use crate::broker::{Broker, Moment, Snapshot};
+use crate::decide::budget::GrantBudget;
+use crate::dns::NameTable;
+use crate::error::Stop;
+use crate::limits;
+use crate::record::{Outcome, Verdict};
+use crate::upstream::pool::Pool;
+
+/// One run, from the opening of its gate to its end. Shared by the gate's doors in an `Arc`.
+#[derive(Debug)]
+pub struct RunContext {
+    /// 32 lower-case hex digits.
+    pub id: Arc<str>,
+    pub caller: Option<Arc<str>>,
+    /// Measured tier.
+    pub tier: Tier,
+    pub provider: Arc<str>,
+    pub grants: Vec<String>,
+    pub evidence: Evidence,
+    pub trace_id: Option<Arc<str>>,
+    pub opened: Moment,
+    /// When the run ends at the latest, milliseconds since 1970 UTC. `control_server` cancels it then.
+    pub expires_unix_ms: u64,
+    /// Synthetic addresses of this run's names. `dns` issues, `accept` looks up.
+    pub names: NameTable,
+    /// Idle upstream connections. INVARIANT: they belong to one run, so no run can meet another's leftovers (B37).
+    pub pool: Pool,
+    /// Cancelled at the end of the run: every connection of its gate is cut.
+    pub ended: CancellationToken,
+    /// SHA-256 of the token that the explicit door on a shared address asks for.
+    proxy_token: Option<[u8; 32]>,
+    scope: ArcSwapOption<Scoped>,
+    budgets: Mutex<HashMap<Arc<str>, Arc<GrantBudget>>>,
+    trace: Mutex<Trace>,
+    connections: AtomicUsize,
+    refusal_leaves: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Scoped {
+    generation: std::sync::Weak<Snapshot>,
+    scope: Result<Arc<RunScope>, Stop>,
+}
+
+impl RunContext {
+    /// Called by `control_server` for `Open`, and for the static runs of the configuration. `proxy_token` is what
+    /// the run must present on the explicit door of a shared address; `None` when it has none.
+    ///
+    /// # Errors
+    /// The grants are not this caller's, have expired, or need a stronger tier than was measured.
+    pub fn open(gate: &OpenGate, proxy_token: Option<&[u8]>, broker: &Broker) -> Result<Arc<Self>, Stop> {
+        let run = Self {
+            id: Arc::from(gate.run.as_str()),
+            caller: gate.caller.as_deref().map(Arc::from),
+            tier: gate.evidence.tier,
+            provider: Arc::from(gate.evidence.provider.as_str()),
+            grants: gate.grants.clone(),
+            evidence: gate.evidence.clone(),
+            trace_id: gate.trace_id.as_deref().map(Arc::from),
+            opened: broker.clock.now(),
+            expires_unix_ms: gate.expires_unix_ms,
+            names: NameTable::default(),
+            pool: Pool::default(),
+            ended: CancellationToken::new(),
+            proxy_token: proxy_token.map(|token| Sha256::digest(token).into()),
+            scope: ArcSwapOption::empty(),
+            budgets: Mutex::default(),
+            trace: Mutex::default(),
+            connections: AtomicUsize::new(0),
+            refusal_leaves: AtomicU32::new(0),
+        };
+        if !run.grants.is_empty() {
+            run.scope(&broker.snapshot(), run.opened)?;
+        }
+        Ok(Arc::new(run))
+    }
+
+    /// The run's grants under this generation of policy: resolved once per generation, so a reload that takes a
+    /// grant away takes effect at the next request.
+    ///
+    /// # Errors
+    /// The run has ended, its time for the grants is over, or policy no longer gives them. A run without grants
+    /// is refused as `host_not_granted`.
+    pub fn scope(&self, snapshot: &Arc<Snapshot>, now: Moment) -> Result<Arc<RunScope>, Stop> {
+        if self.ended.is_cancelled() || now.unix_ms >= self.expires_unix_ms {
+            return Err(Reason::RunEnded.into());
+        }
+        if self.grants.is_empty() {
+            return Err(Stop::new(Reason::HostNotGranted, "the run has no grants"));
+        }
+        let cached = self.scope.load();
+        let scope = match cached.as_ref() {
+            Some(scoped) if std::ptr::eq(scoped.generation.as_ptr(), Arc::as_ptr(snapshot)) => {
+                scoped.scope.clone()?
+            }
+            _ => self.resolve(snapshot, now)?,
+        };
+        let ttl_over = scope
+            .ttl_seconds
+            .is_some_and(|ttl| now.unix_ms.saturating_sub(self.opened.unix_ms) >= ttl.saturating_mul(1000));
+        if ttl_over { Err(Stop::new(Reason::GrantExpired, "the run's time is over")) } else { Ok(scope) }
+    }
+
+    fn resolve(&self, snapshot: &Arc<Snapshot>, now: Moment) -> Result<Arc<RunScope>, Stop> {
+        let question = ScopeQuestion {
+            caller: self.caller.as_deref(),
+            grants: &self.grants,
+            tier: Some(self.tier),
+            now_unix: now.unix_seconds(),
+        };
+        let scope = snapshot.policy.scope(&question).map(Arc::new).map_err(Stop::from);
+        self.scope
+            .store(Some(Arc::new(Scoped { generation: Arc::downgrade(snapshot), scope: scope.clone() })));
+        scope
+    }
+
+    /// What this run has left under one grant. A reload changes the limits, not what was used.
+    pub fn budget(&self, grant: &GrantView) -> Arc<GrantBudget> {
+        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(budgets.entry(Arc::clone(&grant.name)).or_default())
+    }
+
+    /// Counts a guest connection for as long as the guard lives; `None` at the limit of the run.
+    pub fn admit(self: &Arc<Self>) -> Option<Admitted> {
+        let before = self.connections.fetch_add(1, Ordering::Relaxed);
+        let admitted = Admitted { run: Arc::clone(self) };
+        (before < limits::CONNECTIONS_PER_RUN).then_some(admitted)
+    }
+
+    /// Takes one of the leaves that the run may cause for names that are not granted to it.
+    pub fn spend_refusal_leaf(&self) -> bool {
+        self.refusal_leaves.fetch_add(1, Ordering::Relaxed) < limits::REFUSAL_LEAVES_PER_RUN
+    }
+
+    /// Adds an outcome to the trace. Called by `Broker::record`.
+    pub fn note(&self, outcome: &Outcome) {
+        let mut trace = self.trace.lock().unwrap_or_else(PoisonError::into_inner);
+        match outcome.verdict {
+            Verdict::Allowed => trace.allowed += 1,
+            Verdict::Denied => trace.denied += 1,
+            Verdict::Failed => trace.failed += 1,
+            Verdict::Shed => trace.shed += 1,
+        }
+        if trace.calls.len() < limits::TRACE_CALLS {
+            trace.calls.push(call(outcome));
+        } else {
+            trace.dropped += 1;
+        }
+    }
+
+    /// What the run did so far. `control_server` sends it as the answer to `Close`.
+    pub fn trace(&self) -> Trace {
+        self.trace.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn call(outcome: &Outcome) -> Call {
+    Call {
+        request_id: outcome.request_id.to_string(),
+        method: outcome.method.to_string(),
+        host: outcome.host.to_string(),
+        path: outcome.path.chars().take(limits::TRACE_PATH_BYTES).collect(),
+        verdict: outcome.verdict.word().to_owned(),
+        reason: outcome.reason,
+        status: outcome.upstream_status,
+        latency_ms: outcome.duration_us / 1000,
+    }
+}
+
+/// One counted guest connection.
+#[derive(Debug)]
+pub struct Admitted {
+    run: Arc<RunContext>,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.run.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The open runs. `control_server` inserts and removes.
+#[derive(Debug, Default)]
+pub struct Runs {
+    by_id: Mutex<HashMap<Arc<str>, Arc<RunContext>>>,
+}
+
+impl Runs {
+    /// False, and nothing changed, when a run of this id is open already.
+    pub fn insert(&self, run: &Arc<RunContext>) -> bool {
+        let mut runs = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        if runs.contains_key(&run.id) {
+            return false;
+        }
+        runs.insert(Arc::clone(&run.id), Arc::clone(run));
+        true
+    }
+
+    /// Takes the run out and ends it: all its connections are cut.
+    pub fn end(&self, id: &str) -> Option<Arc<RunContext>> {
+        let run = self.by_id.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
+        run.ended.cancel();
+        Some(run)
+    }
+
+    pub fn find(&self, id: &str) -> Option<Arc<RunContext>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+    }
+
+    /// The run that this proxy credential names: its id as user and its token. The time taken does not depend on
+    /// how much of the token is right.
+    pub fn authenticate(&self, id: &str, token: &[u8]) -> Option<Arc<RunContext>> {
+        let run = self.find(id)?;
+        let expected = run.proxy_token?;
+        let given: [u8; 32] = Sha256::digest(token).into();
+        bool::from(subtle::ConstantTimeEq::ct_eq(&given[..], &expected[..])).then_some(run)
+    }
+}

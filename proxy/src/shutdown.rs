@@ -1,0 +1,1 @@
+//! Stop accepting, drain, record what was cut.

@@ -1,0 +1,1 @@
+//! Named, owned background tasks.

@@ -1,0 +1,1 @@
+//! Reads the ClientHello, then ends TLS with the leaf for its server name. (path)

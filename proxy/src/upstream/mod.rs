@@ -1,0 +1,8 @@
+//! The upstream side: resolve, check, dial, verify, send, keep.
+
+pub mod check;
+pub mod dial;
+pub mod pool;
+pub mod resolve;
+pub mod send;
+pub mod trust;

@@ -1,0 +1,1 @@
+//! Upstream names to addresses, as the host does it or by configured servers. Never for a guest.

@@ -1,0 +1,1 @@
+//! Writes one decided request upstream and reads its response. (path)

@@ -1,0 +1,1 @@
+//! Which certificates are trusted for an API.
