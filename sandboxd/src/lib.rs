@@ -4,5 +4,6 @@
 //! floor -> open the gate at the broker -> release the code -> collect -> close the gate -> destroy the boundary.
 //! Nothing of the guest's traffic and no credential is ever in this process.
 
+pub mod child;
 pub mod job;
 pub mod provider;
