@@ -71,11 +71,7 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side<Clo
     // SAFETY: `arguments` and `pidfd` live across the call, its size is passed; without CLONE_VM and with no stack the
     // child continues on a copy of this stack, as after fork. What the child may do is the INVARIANT above.
     let result = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            std::ptr::from_mut(&mut arguments),
-            size_of::<libc::clone_args>(),
-        )
+        libc::syscall(libc::SYS_clone3, std::ptr::from_mut(&mut arguments), size_of::<libc::clone_args>())
     };
     match result {
         -1 => Err(io::Error::last_os_error()),
