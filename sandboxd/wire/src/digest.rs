@@ -146,8 +146,7 @@ pub fn request_digest<'a>(call: impl Into<CallContent<'a>>) -> String {
 }
 
 fn request_fields(call: &CallContent<'_>) -> Fields {
-    let domain =
-        if call.protocol >= 2 { "plimsoll.run-request.v2" } else { "plimsoll.run-request.v1" };
+    let domain = if call.protocol >= 2 { "plimsoll.run-request.v2" } else { "plimsoll.run-request.v1" };
     let mut fields = Fields::new(domain);
     fields.number("protocol", call.protocol);
     fields.text("minimum_isolation", call.minimum_isolation);

@@ -153,7 +153,8 @@ pub fn read_error(body: &[u8]) -> Option<ReadError> {
     let mark = details.into_iter().flatten().find_map(|detail| {
         let name = detail.get("type")?.as_str()?.rsplit('/').next()?;
         let value = decode_base64(detail.get("value")?.as_str()?)?;
-        let message = (name == "plimsoll.v1.NotDispatched").then(|| NotDispatched::decode(value.as_slice()))?;
+        let message =
+            (name == "plimsoll.v1.NotDispatched").then(|| NotDispatched::decode(value.as_slice()))?;
         NotDispatchedReason::try_from(message.ok()?.reason).ok()
     });
     Some(ReadError { code, message: text("message").to_owned(), mark })

@@ -425,11 +425,17 @@ impl Visitor<'_> for DoubleVisitor {
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a number")
     }
-    #[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles here; rounding is what is asked for")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "JSON numbers are doubles here; rounding is what is asked for"
+    )]
     fn visit_i64<E>(self, value: i64) -> Result<f64, E> {
         Ok(value as f64)
     }
-    #[expect(clippy::cast_precision_loss, reason = "JSON numbers are doubles here; rounding is what is asked for")]
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "JSON numbers are doubles here; rounding is what is asked for"
+    )]
     fn visit_u64<E>(self, value: u64) -> Result<f64, E> {
         Ok(value as f64)
     }

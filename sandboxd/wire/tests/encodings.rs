@@ -97,7 +97,10 @@ fn bytes_are_base64_of_any_common_kind() {
         assert_eq!(result.stdout, [0xfb, 0xff], "{text}");
     }
     for text in ["+_8=", "+/8==", "+/ 8", "a", "*"] {
-        assert!(from_json::<JavaScriptResult>(format!(r#"{{"stdout":"{text}"}}"#).as_bytes()).is_err(), "{text}");
+        assert!(
+            from_json::<JavaScriptResult>(format!(r#"{{"stdout":"{text}"}}"#).as_bytes()).is_err(),
+            "{text}"
+        );
     }
 }
 
@@ -204,7 +207,8 @@ fn payloads_keep_the_limits_of_the_contract() {
     let steps = |steps: &str| format!(r#"{{"project":{{"steps":[{steps}]}}}}"#);
     let files = |files: &str| format!(r#"{{"project":{{"steps":["a"],"files":[{files}]}}}}"#);
     let code = |code: &str| format!(r#"{{"javascript":{{"code":"{code}"}}}}"#);
-    let list = |count: usize, entry: &dyn Fn(usize) -> String| (0..count).map(entry).collect::<Vec<_>>().join(",");
+    let list =
+        |count: usize, entry: &dyn Fn(usize) -> String| (0..count).map(entry).collect::<Vec<_>>().join(",");
     let file = |path: &str, content: &str| format!(r#"{{"path":"{path}","content":"{content}"}}"#);
 
     let good = [

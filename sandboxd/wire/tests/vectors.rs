@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic like the tests themselves")]
 
-use freeboard_wire::digest::{owner_name, record_digest, request_digest, result_digest, rule_id, session_fingerprint};
+use freeboard_wire::digest::{
+    owner_name, record_digest, request_digest, result_digest, rule_id, session_fingerprint,
+};
 use freeboard_wire::json::{from_json, to_json};
 use freeboard_wire::{Detail, RunRecord, RunRequest, RunResponse, SessionRunRequest, UnansweredCall};
 
@@ -117,8 +119,11 @@ fn vector_c_module_with_floats() {
         r#"{"module":{"outcome":"PROJECT_OUTCOME_COMPLETED","width":1,"runs":[{"status":2,"outputs":[-0.0,"NaN"]},{"status":-3}],"stdout":"MiByb3dzCg=="}}"#,
     );
     assert_eq!(result_sha256, "fff32cd5d037d6d419690bed4fbc752e340274259d3c700a35ecfff934c4fa63");
-    let record =
-        RunRecord { request_sha256, result_sha256, ..base(1_700_000_000_000, 1_700_000_000_001, "container") };
+    let record = RunRecord {
+        request_sha256,
+        result_sha256,
+        ..base(1_700_000_000_000, 1_700_000_000_001, "container")
+    };
     assert_eq!(
         record_digest(&record).unwrap(),
         "a131a09cdb1f018a9d2addc934903d4ce982a1bc9ea1e30687742a18402c4944"
@@ -202,10 +207,7 @@ fn vector_others_old_request_form_and_owner_names() {
     let old = request(
         r#"{"protocol":1,"minimumIsolation":"container","timeoutMs":5000,"javascript":{"code":"console.log(1+1)"}}"#,
     );
-    assert_eq!(
-        request_digest(&old),
-        "585a1b46c55ebacc1dfdd4336e302328c32ed3e2e7e8a8b460d252d0454be8fc"
-    );
+    assert_eq!(request_digest(&old), "585a1b46c55ebacc1dfdd4336e302328c32ed3e2e7e8a8b460d252d0454be8fc");
     assert_eq!(
         owner_name("tok-0123456789", "alice@example.com"),
         "6ee4cfaee0709770dc4cd1cdd87b7bbff6c716c9d577c47008eb54295ccd4e0c"
