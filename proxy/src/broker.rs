@@ -100,7 +100,9 @@ impl Broker {
     /// Writes down what happened to one request, connection or query: trace of the run and audit log. Called
     /// exactly once for each, by `pipeline`, `accept` and `dns`.
     pub fn record(&self, outcome: Outcome) {
-        outcome.run.note(&outcome);
+        if let Some(run) = &outcome.run {
+            run.note(&outcome);
+        }
         self.recorder.record(outcome);
     }
 }

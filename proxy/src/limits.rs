@@ -49,6 +49,9 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A pooled upstream connection without use. Most servers close after 60-75 s; younger ones are safe to reuse.
 pub const UPSTREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Longest life of a gate whatever its expiry says. At the limit: the run is ended.
+pub const LONGEST_RUN: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Idle upstream connections that one run keeps per origin and credential. More are closed.
 pub const IDLE_UPSTREAM_PER_KEY: usize = 32;
 /// Guest connections that one run may have open (ATTACKS E14). At the limit: closed and recorded `run_limit`.

@@ -1,5 +1,8 @@
 //! From a handed socket to a client of one run.
 
+mod explicit;
+pub mod worker;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 

@@ -74,7 +74,8 @@ impl Verdict {
 pub struct Outcome {
     pub kind: Kind,
     pub request_id: RequestId,
-    pub run: Arc<RunContext>,
+    /// None where nobody could be told apart: the explicit door without a valid proxy credential.
+    pub run: Option<Arc<RunContext>>,
     /// `transparent`, `proxy`, `catch_all`, `streams`, `dns`, `explicit`.
     pub door: &'static str,
     /// `http/1.1`, `h2`, `websocket`, `tls`, `tcp`, `dns`.

@@ -1,0 +1,101 @@
+//! Worker threads: each runs one single-threaded runtime; a gate and all its connections live on one of them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use freeboard_control::Door;
+use tokio::runtime::{Builder, Handle};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{explicit, serve_door};
+use crate::broker::Broker;
+use crate::limits;
+use crate::run::RunContext;
+
+/// The threads. `app` starts them; dropping stops them and cuts what still runs.
+#[derive(Debug)]
+pub struct Workers {
+    threads: Vec<(Handle, JoinHandle<()>)>,
+    next: AtomicUsize,
+    stop: CancellationToken,
+}
+
+impl Workers {
+    /// Starts `count` threads, at least one.
+    ///
+    /// # Errors
+    /// The system gives no thread or no epoll descriptor.
+    pub fn start(count: usize) -> io::Result<Self> {
+        let stop = CancellationToken::new();
+        let mut threads = Vec::with_capacity(count.max(1));
+        for number in 0..count.max(1) {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            let handle = runtime.handle().clone();
+            let stop = stop.clone();
+            let body = move || runtime.block_on(stop.cancelled());
+            let thread = std::thread::Builder::new().name(format!("worker-{number}")).spawn(body)?;
+            threads.push((handle, thread));
+        }
+        Ok(Self { threads, next: AtomicUsize::new(0), stop })
+    }
+
+    /// Serves a gate's doors until the run ends or expires. Called by `control_server` after `RunContext::open`.
+    pub fn open_gate(&self, run: &Arc<RunContext>, doors: Vec<(Door, OwnedFd)>, broker: &Arc<Broker>) {
+        let Some(worker) = self.pick() else { return };
+        worker.spawn(keep_gate(Arc::clone(run), Arc::clone(broker)));
+        for (door, descriptor) in doors {
+            let (run, broker) = (Arc::clone(run), Arc::clone(broker));
+            worker.spawn(async move {
+                let ended = run.ended.clone();
+                tokio::select! {
+                    biased;
+                    () = ended.cancelled() => {}
+                    () = serve_door(door, descriptor, run, broker) => {}
+                }
+            });
+        }
+    }
+
+    /// Serves the explicit proxy on a shared address: each connection must name its run. Called by `app`, once per
+    /// listener.
+    pub fn open_explicit(&self, listener: std::net::TcpListener, broker: &Arc<Broker>) {
+        if let Some(worker) = self.pick() {
+            worker.spawn(explicit::serve(listener, Arc::clone(broker)));
+        }
+    }
+
+    fn pick(&self) -> Option<&Handle> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
+        self.threads.get(turn).map(|(handle, _)| handle)
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        for (_, thread) in self.threads.drain(..) {
+            // A thread that panicked has nothing left to stop.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Ends the run when its time is over, and closes upstream connections that nobody used for long.
+async fn keep_gate(run: Arc<RunContext>, broker: Arc<Broker>) {
+    let left_ms = run.expires_unix_ms.saturating_sub(broker.clock.now().unix_ms);
+    let expiry = Instant::now().checked_add(std::time::Duration::from_millis(left_ms));
+    let expiry = expiry.unwrap_or_else(|| Instant::now() + limits::LONGEST_RUN);
+    let mut sweep = interval(limits::UPSTREAM_IDLE_TIMEOUT);
+    sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = run.ended.cancelled() => return run.pool.clear(),
+            () = sleep_until(expiry) => run.ended.cancel(),
+            _ = sweep.tick() => run.pool.sweep(),
+        }
+    }
+}
