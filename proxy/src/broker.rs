@@ -40,13 +40,12 @@ pub struct Snapshot {
     pub commit: Option<Arc<str>>,
     pub credentials: Store,
     apis: Mutex<HashMap<Arc<str>, Arc<ApiView>>>,
-    grants: Mutex<HashMap<Arc<str>, Arc<GrantView>>>,
 }
 
 impl Snapshot {
     /// Called by `app` at the start and by `reload`.
     pub fn new(policy: Policy, commit: Option<Arc<str>>, credentials: Store) -> Self {
-        Self { policy, commit, credentials, apis: Mutex::default(), grants: Mutex::default() }
+        Self { policy, commit, credentials, apis: Mutex::default() }
     }
 
     /// The API's facts, made once per generation. The `Arc` is the same for the same generation, so that it can be
@@ -56,20 +55,14 @@ impl Snapshot {
         if let Some(api) = apis.get(name) {
             return Some(Arc::clone(api));
         }
-        let api = Arc::new(self.policy.api(name)?);
+        let api = Arc::new(self.policy.api(name)?.clone());
         apis.insert(Arc::clone(name), Arc::clone(&api));
         Some(api)
     }
 
-    /// The grant's facts, made once per generation.
-    pub fn grant(&self, name: &Arc<str>) -> Option<Arc<GrantView>> {
-        let mut grants = self.grants.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(grant) = grants.get(name) {
-            return Some(Arc::clone(grant));
-        }
-        let grant = Arc::new(self.policy.grant(name)?);
-        grants.insert(Arc::clone(name), Arc::clone(&grant));
-        Some(grant)
+    /// The grant's facts.
+    pub fn grant(&self, name: &str) -> Option<&GrantView> {
+        self.policy.grant(name)
     }
 }
 
