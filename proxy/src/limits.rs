@@ -80,3 +80,33 @@ pub const TRACE_CALLS: usize = 256;
 pub const TRACE_PATH_BYTES: usize = 1024;
 /// Records that wait for the audit writer. At the limit: 503 `audit_unavailable`, nothing is forwarded.
 pub const AUDIT_QUEUE: usize = 8192;
+
+/// Addresses of one name that are looked at. Large sets are for load balancing; the first few serve. More are ignored.
+pub const ADDRESSES_PER_NAME: usize = 16;
+/// Lookups of one name at once (ATTACKS E26). More wait for their turn within the resolve timeout.
+pub const LOOKUPS_PER_NAME: usize = 4;
+/// An address that has not answered for this long is joined by the next one (RFC 8305 5 recommends 250 ms).
+pub const CONNECT_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
+
+/// Lifetime of a new interception CA: five years. A guest's clock or a client's rule rarely objects to less than ten;
+/// at the end the broker refuses to start with it and says so.
+pub const CA_LIFETIME: Duration = Duration::from_secs(5 * 365 * 86_400);
+/// How far a new CA is dated back: a day, for guests whose clock is behind.
+pub const CA_BACKDATE: Duration = Duration::from_secs(86_400);
+/// Largest CA or key file in bytes: one MiB holds the system's whole bundle. A larger file is refused.
+pub const CA_FILE_MAX_BYTES: u64 = 1 << 20;
+/// Lifetime of a leaf: seven days, far below any client's limit (398 days), far above any run's length.
+pub const LEAF_LIFETIME: Duration = Duration::from_secs(7 * 86_400);
+/// How far a leaf is dated back: an hour, for guests whose clock is behind (not before the CA itself).
+pub const LEAF_BACKDATE: Duration = Duration::from_secs(3_600);
+/// A cached leaf with less than this left is minted anew: a day, so that no run outlives its leaf.
+pub const LEAF_RENEW_BEFORE: Duration = Duration::from_secs(86_400);
+/// Cached configurations of granted names, in entries of about 3 KiB. The least recently used is minted again (20 µs).
+pub const GRANTED_LEAF_CACHE: usize = 4_096;
+/// Cached configurations of refused names, in entries. Small: refusals are rare in honest runs.
+pub const REFUSED_LEAF_CACHE: usize = 256;
+/// Upstream TLS sessions remembered per client configuration, in entries. At the limit the oldest is forgotten and
+/// its next connection makes a full handshake.
+pub const TLS_SESSIONS_REMEMBERED: usize = 1_024;
+/// Client configurations kept (one per set of roots, pins and protocols). At the limit all are dropped and rebuilt.
+pub const TRUST_CONFIGS_KEPT: usize = 1_024;
