@@ -119,10 +119,7 @@ impl CertificateAuthority {
         let metadata = std::fs::metadata(key_path)
             .map_err(|source| CaError::Read { path: key_path.to_owned(), source })?;
         if metadata.mode() & 0o077 != 0 {
-            return Err(CaError::KeyMode {
-                path: key_path.to_owned(),
-                mode: metadata.mode() & 0o777,
-            });
+            return Err(CaError::KeyMode { path: key_path.to_owned(), mode: metadata.mode() & 0o777 });
         }
         let pem = zeroize::Zeroizing::new(read(key_path)?);
         let text = std::str::from_utf8(&pem).map_err(|_| CaError::Key)?;
@@ -130,14 +127,9 @@ impl CertificateAuthority {
         Self::assemble(chain, key, now_unix)
     }
 
-    fn assemble(
-        chain: Vec<CertificateDer<'static>>,
-        key: KeyPair,
-        now_unix: i64,
-    ) -> Result<Self, CaError> {
+    fn assemble(chain: Vec<CertificateDer<'static>>, key: KeyPair, now_unix: i64) -> Result<Self, CaError> {
         let signer_der = chain.first().ok_or(CaError::Certificate("there is no certificate"))?;
-        let anchor =
-            chain.last().cloned().ok_or(CaError::Certificate("there is no certificate"))?;
+        let anchor = chain.last().cloned().ok_or(CaError::Certificate("there is no certificate"))?;
         let signer = parse(signer_der)?;
         check_signer(&signer, now_unix)?;
         if signer.public_key().raw != key.subject_public_key_info() {
@@ -193,7 +185,9 @@ impl CertificateAuthority {
 
 impl std::fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CertificateAuthority").field("fingerprint", &self.fingerprint()).finish_non_exhaustive()
+        f.debug_struct("CertificateAuthority")
+            .field("fingerprint", &self.fingerprint())
+            .finish_non_exhaustive()
     }
 }
 
@@ -232,8 +226,7 @@ pub(super) fn random_serial() -> Result<SerialNumber, CaError> {
 }
 
 pub(super) fn at(unix: i64) -> Result<OffsetDateTime, CaError> {
-    OffsetDateTime::from_unix_timestamp(unix)
-        .map_err(|_| CaError::Certificate("a time is out of range"))
+    OffsetDateTime::from_unix_timestamp(unix).map_err(|_| CaError::Certificate("a time is out of range"))
 }
 
 fn parse<'a>(der: &'a CertificateDer<'static>) -> Result<X509Certificate<'a>, CaError> {
@@ -307,7 +300,6 @@ fn read(path: &Path) -> Result<Vec<u8>, CaError> {
 
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), CaError> {
     let failed = |source| CaError::Write { path: path.to_owned(), source };
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
     file.write_all(content).and_then(|()| file.sync_all()).map_err(failed)
 }

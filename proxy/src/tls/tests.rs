@@ -39,7 +39,8 @@ fn run(program: &str, arguments: &[&str]) -> Option<Output> {
 
 fn assert_ok(output: Option<Output>) {
     let Some(output) = output else { return };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
 }
 
@@ -109,7 +110,8 @@ async fn serve(authority: Authority) -> (SocketAddr, tokio::task::JoinHandle<()>
             let (stream, _) = listener.accept().await.unwrap();
             let authority = Arc::clone(&authority);
             tokio::spawn(async move {
-                let acceptor = tokio_rustls::LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
+                let acceptor =
+                    tokio_rustls::LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
                 let Ok(start) = acceptor.await else { return };
                 let name = start.client_hello().server_name().map(str::to_owned);
                 let config = match name {
@@ -175,20 +177,26 @@ fn judge(anchor: &str, port: u16) {
         assert_ok(run("node", &["-e", NODE, anchor, &port, name]));
         let resolve = format!("{name}:{port}:127.0.0.1");
         let url = format!("https://{name}:{port}/");
-        assert_ok(run("curl", &["-sS", "--http1.1", "--fail", "--cacert", anchor, "--resolve", &resolve, &url]));
+        assert_ok(run(
+            "curl",
+            &["-sS", "--http1.1", "--fail", "--cacert", anchor, "--resolve", &resolve, &url],
+        ));
         let connect = format!("127.0.0.1:{port}");
         let strict = ["-x509_strict", "-verify_return_error", "-verify_hostname", name, "-servername", name];
         let arguments = [&["s_client", "-connect", &connect, "-CAfile", anchor][..], &strict].concat();
         assert_ok(Command::new("openssl").args(&arguments).stdin(std::process::Stdio::null()).output().ok());
-        let priority = ["--x509cafile", anchor, "--sni-hostname", name, "--verify-hostname", name, "-p", &port];
+        let priority =
+            ["--x509cafile", anchor, "--sni-hostname", name, "--verify-hostname", name, "-p", &port];
         assert_ok(run("gnutls-cli", &[&priority[..], &["127.0.0.1"]].concat()));
     }
     // The other way round: a name that the leaf is not for, and a client that does not know the CA.
-    let refused = run("python3", &["-c", PYTHON, "/etc/ssl/certs/ca-certificates.crt", &port, "api.test", "1.3"]);
+    let refused =
+        run("python3", &["-c", PYTHON, "/etc/ssl/certs/ca-certificates.crt", &port, "api.test", "1.3"]);
     assert!(refused.is_none_or(|output| !output.status.success()));
     // D19: nothing below TLS 1.2.
     let connect = format!("127.0.0.1:{port}");
-    let old = ["s_client", "-tls1_1", "-cipher", "ALL@SECLEVEL=0", "-connect", &connect, "-servername", "api.test"];
+    let old =
+        ["s_client", "-tls1_1", "-cipher", "ALL@SECLEVEL=0", "-connect", &connect, "-servername", "api.test"];
     let old = Command::new("openssl").args(old).stdin(std::process::Stdio::null()).output().ok();
     assert!(old.is_none_or(|output| !output.status.success()));
     // A client that spoke to a bare address gets a leaf for that address, so that it can read the refusal.
@@ -211,7 +219,9 @@ async fn h06_java_accepts_the_leaves() {
 
 fn java(folder: &Path, port: u16) {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let Some(output) = run("java", &[&file("Client.java"), &file("ca.pem"), &port.to_string()]) else { return };
+    let Some(output) = run("java", &[&file("Client.java"), &file("ca.pem"), &port.to_string()]) else {
+        return;
+    };
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     if text.contains("jdk.compiler") || text.contains("ClassNotFoundException") {
         println!("SKIPPED: this Java has no compiler");
@@ -267,9 +277,8 @@ fn h11_sends_the_intermediate_signer() {
     std::fs::write(path("alone.pem"), signer.pem()).unwrap();
     std::fs::write(path("ca.key"), key.serialize_pem()).unwrap();
     std::fs::set_permissions(path("ca.key"), std::fs::Permissions::from_mode(0o600)).unwrap();
-    let load = |chain: &str| {
-        CertificateAuthority::load(Path::new(&path(chain)), Path::new(&path("ca.key")), now())
-    };
+    let load =
+        |chain: &str| CertificateAuthority::load(Path::new(&path(chain)), Path::new(&path("ca.key")), now());
     assert!(load("alone.pem").is_err(), "without its root there is nothing that guests could trust");
     let ca = Arc::new(load("chain.pem").unwrap());
     assert_eq!(ca.anchor_pem().replace("\r\n", "\n"), root_certificate.pem().replace("\r\n", "\n"));
@@ -291,7 +300,8 @@ fn every_leaf_has_a_serial_of_its_own_and_one_exact_name() {
     let mut serials = std::collections::HashSet::new();
     for _ in 0..32 {
         let leaf = mint.mint(&LeafName::Host(host("api.test")), now()).unwrap();
-        let (_, parsed) = x509_parser::certificate::X509Certificate::from_der(&leaf.certified.cert[0]).unwrap();
+        let (_, parsed) =
+            x509_parser::certificate::X509Certificate::from_der(&leaf.certified.cert[0]).unwrap();
         assert!(serials.insert(parsed.raw_serial().to_vec()));
         let names = parsed.subject_alternative_name().unwrap().unwrap().value.general_names.clone();
         assert_eq!(names, [x509_parser::extensions::GeneralName::DNSName("api.test")]);
@@ -306,10 +316,10 @@ fn e12_mints_for_refusals_only_within_the_budget() {
     let authority = Authority::new(in_memory()).unwrap();
     let granted = authority.server_config(&host("api.test")).unwrap();
     let left = AtomicU32::new(300);
-    let spend = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
-    let refusal = |index: u32| {
-        authority.refusal_config(&LeafName::Host(host(&format!("n{index}.evil.test"))), spend)
-    };
+    let spend =
+        || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    let refusal =
+        |index: u32| authority.refusal_config(&LeafName::Host(host(&format!("n{index}.evil.test"))), spend);
     for index in 0..300 {
         assert!(refusal(index).is_ok());
     }

@@ -5,8 +5,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use freeboard_policy::address::{AddressRange, allowed, effective};
 use freeboard_policy::Reason;
+use freeboard_policy::address::{AddressRange, allowed, effective};
 
 use crate::error::Stop;
 

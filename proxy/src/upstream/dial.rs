@@ -105,7 +105,8 @@ impl Dialler {
         };
         match self.connect_with(api, host, port, protocols).await {
             Err(Failure::NoSharedProtocol(stop)) if offer == Offer::Http1 => {
-                let other = if known_http2_only { UpstreamProtocols::Http1 } else { UpstreamProtocols::Http2 };
+                let other =
+                    if known_http2_only { UpstreamProtocols::Http1 } else { UpstreamProtocols::Http2 };
                 let connected = self.connect_with(api, host, port, other).await;
                 self.remember(host, port, !known_http2_only && connected.is_ok());
                 connected.map_err(|failure| match failure {

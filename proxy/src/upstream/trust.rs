@@ -79,7 +79,8 @@ impl Trust {
     /// Reads the system's roots once. Where the system has none, the Mozilla roots that are compiled in are used.
     pub fn system() -> Self {
         let mut roots = RootCertStore::empty();
-        let (_added, _ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let (_added, _ignored) =
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
             tracing::warn!("the system has no root certificates; using the compiled-in Mozilla roots");
             roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
@@ -238,8 +239,7 @@ impl ServerCertVerifier for PinnedVerifier {
             Some(&on_path),
         )
         .map_err(as_certificate_error)?;
-        leaf.verify_is_valid_for_subject_name(server_name)
-            .map_err(|_| CertificateError::NotValidForName)?;
+        leaf.verify_is_valid_for_subject_name(server_name).map_err(|_| CertificateError::NotValidForName)?;
         Ok(ServerCertVerified::assertion())
     }
 
