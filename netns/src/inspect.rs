@@ -18,7 +18,17 @@ use crate::linux::enter_network;
 pub struct Network {
     pub links: Vec<Link>,
     /// Routes of the main table that lead to a link other than `lo`.
-    pub routes_beyond_loopback: Vec<String>,
+    pub routes_beyond_loopback: Vec<RouteSeen>,
+}
+
+/// One line of a routing table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteSeen {
+    pub link: String,
+    /// Length of the destination; 0 leads everywhere.
+    pub prefix: u32,
+    /// The line as the kernel prints it, blanks squeezed.
+    pub text: String,
 }
 
 /// An interface with its counters.
@@ -33,6 +43,11 @@ impl Network {
     /// Nothing but `lo`, and no route that leads elsewhere.
     pub fn is_loopback_only(&self) -> bool {
         self.has_only(&["lo"]) && self.routes_beyond_loopback.is_empty()
+    }
+
+    /// A route that leads everywhere through a link other than `lo`.
+    pub fn has_default_route(&self) -> bool {
+        self.routes_beyond_loopback.iter().any(|route| route.prefix == 0)
     }
 
     /// Exactly the named links.
@@ -117,17 +132,31 @@ fn links(text: &str) -> Vec<Link> {
     text.lines().skip(2).filter_map(link).collect()
 }
 
-/// `/proc/net/route`: one line of headings, then `LINK DESTINATION GATEWAY …`.
-fn routes_v4(text: &str) -> Vec<String> {
-    let beyond =
-        |line: &&str| line.split_ascii_whitespace().next().is_some_and(|link| link != "lo" && link != "*");
-    text.lines().skip(1).filter(beyond).map(squeeze).collect()
+/// `/proc/net/route`: one line of headings, then `LINK DESTINATION GATEWAY FLAGS REFCOUNT USE METRIC MASK …` in hex.
+fn routes_v4(text: &str) -> Vec<RouteSeen> {
+    let route = |line: &str| {
+        let mut columns = line.split_ascii_whitespace();
+        let link = columns.next()?.to_owned();
+        // SECURITY: a mask that cannot be read counts as a route to everywhere.
+        let mask = columns.nth(6).and_then(|mask| u32::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        Some(RouteSeen { link, prefix: mask.count_ones(), text: squeeze(line) })
+    };
+    beyond_loopback(text.lines().skip(1).filter_map(route))
 }
 
-/// `/proc/net/ipv6_route`: ten columns, the last of which is the link.
-fn routes_v6(text: &str) -> Vec<String> {
-    let beyond = |line: &&str| line.split_ascii_whitespace().last().is_some_and(|link| link != "lo");
-    text.lines().filter(beyond).map(squeeze).collect()
+/// `/proc/net/ipv6_route`: ten columns; the second is the prefix in hex, the last the link.
+fn routes_v6(text: &str) -> Vec<RouteSeen> {
+    let route = |line: &str| {
+        let link = line.split_ascii_whitespace().last()?.to_owned();
+        let prefix =
+            line.split_ascii_whitespace().nth(1).and_then(|prefix| u32::from_str_radix(prefix, 16).ok());
+        Some(RouteSeen { link, prefix: prefix.unwrap_or(0), text: squeeze(line) })
+    };
+    beyond_loopback(text.lines().filter_map(route))
+}
+
+fn beyond_loopback(routes: impl Iterator<Item = RouteSeen>) -> Vec<RouteSeen> {
+    routes.filter(|route| route.link != "lo" && route.link != "*").collect()
 }
 
 fn squeeze(line: &str) -> String {
@@ -154,23 +183,27 @@ mod tests {
     fn a_second_link_or_a_route_elsewhere_is_not_loopback_only() {
         let lo = Link { name: "lo".to_owned(), received_packets: 0, sent_packets: 0 };
         let eth = Link { name: "eth0".to_owned(), ..lo.clone() };
-        let network = |links: &[&Link], routes: &[&str]| Network {
+        let route = RouteSeen { link: "eth0".to_owned(), prefix: 0, text: String::new() };
+        let network = |links: &[&Link], routes: &[&RouteSeen]| Network {
             links: links.iter().map(|link| (*link).clone()).collect(),
-            routes_beyond_loopback: routes.iter().map(|route| (*route).to_owned()).collect(),
+            routes_beyond_loopback: routes.iter().map(|route| (*route).clone()).collect(),
         };
         assert!(network(&[&lo], &[]).is_loopback_only());
         assert!(!network(&[&lo, &eth], &[]).is_loopback_only());
         assert!(!network(&[&eth], &[]).is_loopback_only());
         assert!(!network(&[], &[]).is_loopback_only());
-        assert!(!network(&[&lo], &["eth0 …"]).is_loopback_only());
+        assert!(!network(&[&lo], &[&route]).is_loopback_only());
     }
 
     #[test]
     fn only_routes_beyond_lo_are_listed() {
-        let v4 = "Iface\tDestination\tGateway\nlo\t00000000\t0\neth0\t00000000\t0101A8C0\n";
-        assert_eq!(routes_v4(v4), ["eth0 00000000 0101A8C0"]);
+        let v4 = "Iface\tDestination\tGateway\tFlags\nlo\t00000000\t0\t1\t0\t0\t0\t00000000\n\
+            eth0\t00000000\t0101A8C0\t3\t0\t0\t0\t00000000\neth0\t0001A8C0\t0\t1\t0\t0\t0\t00FFFFFF\n";
+        let seen: Vec<_> = routes_v4(v4).into_iter().map(|route| (route.link, route.prefix)).collect();
+        assert_eq!(seen, [("eth0".to_owned(), 0), ("eth0".to_owned(), 24)]);
         let v6 = "00 00 00 00 00 ffffffff 1 0 00200200       lo\nfe80 40 00 00 00 100 1 0 1     eth0\n";
-        assert_eq!(routes_v6(v6), ["fe80 40 00 00 00 100 1 0 1 eth0"]);
+        let seen: Vec<_> = routes_v6(v6).into_iter().map(|route| (route.link, route.prefix)).collect();
+        assert_eq!(seen, [("eth0".to_owned(), 64)]);
     }
 
     #[test]

@@ -171,8 +171,8 @@ impl DoorKind {
     }
 }
 
-/// Leads TCP connections to ports without a door to the catch-all. Connections to the ports in `except`, and to the
-/// guest's own loopback services, are neither led anywhere nor tracked.
+/// Leads TCP connections to ports without a door to the catch-all. Connections to the ports in `except` are neither led
+/// anywhere nor tracked; those to the guest's own loopback services are left alone too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Redirect {
     pub to: u16,
