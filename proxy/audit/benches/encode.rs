@@ -1,5 +1,4 @@
 //! What one record costs: encoding, escaping and hashing. Goal: at most 2 µs.
-#![expect(missing_docs, reason = "criterion's macros make undocumented items")]
 
 use std::hint::black_box;
 use std::sync::Arc;

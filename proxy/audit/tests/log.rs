@@ -1,5 +1,7 @@
 //! The log as a whole: lines, chain, verifier, schema, what people read.
 
+#![allow(clippy::unwrap_used, reason = "a test says what it expects")]
+
 use std::sync::Arc;
 
 use freeboard_audit::{

@@ -2,11 +2,12 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -33,18 +34,25 @@ pub enum FrameError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// One end of a control connection. `send` and `receive` are not cancel-safe: give each direction to one task.
+/// One end of a control connection. `send` and `receive` are not cancel-safe: give each direction to one task,
+/// for example with [`Connection::split`].
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
 }
 
 impl Connection {
-    pub fn new(stream: UnixStream) -> Self {
+    pub const fn new(stream: UnixStream) -> Self {
         Self { stream }
     }
 
-    /// Sends one message with its descriptors.
+    /// One half for each direction. The connection is closed when both are dropped.
+    pub fn split(self) -> (Sender, Receiver) {
+        let shared = Arc::new(self);
+        (Sender(Arc::clone(&shared)), Receiver(shared))
+    }
+
+    /// Sends one message with its descriptors. `TooLarge`, `TooManyDescriptors` and `Malformed` wrote nothing.
     pub async fn send<T: Serialize>(&self, message: &T, descriptors: &[OwnedFd]) -> Result<(), FrameError> {
         if descriptors.len() > MAX_DESCRIPTORS {
             return Err(FrameError::TooManyDescriptors(descriptors.len()));
@@ -58,18 +66,10 @@ impl Connection {
         let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
         let mut sent = 0;
         while let Some(rest) = frame.get(sent..).filter(|rest| !rest.is_empty()) {
-            sent += self
-                .stream
-                .async_io(Interest::WRITABLE, || {
-                    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-                    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-                    if sent == 0 && !borrowed.is_empty() {
-                        ancillary.push(SendAncillaryMessage::ScmRights(&borrowed));
-                    }
-                    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-                    Ok(sendmsg(&self.stream, &[IoSlice::new(rest)], &mut ancillary, flags)?)
-                })
-                .await?;
+            // The descriptors travel with the first byte.
+            let attached = if sent == 0 { borrowed.as_slice() } else { &[] };
+            sent +=
+                self.stream.async_io(Interest::WRITABLE, || send_some(&self.stream, rest, attached)).await?;
         }
         Ok(())
     }
@@ -85,9 +85,6 @@ impl Connection {
         }
         let mut body = vec![0; length];
         self.fill(&mut body, &mut descriptors).await?;
-        if descriptors.len() > MAX_DESCRIPTORS {
-            return Err(FrameError::TooManyDescriptors(descriptors.len()));
-        }
         Ok((serde_json::from_slice(&body)?, descriptors))
     }
 
@@ -95,25 +92,76 @@ impl Connection {
         while !buffer.is_empty() {
             let read = self
                 .stream
-                .async_io(Interest::READABLE, || {
-                    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
-                    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-                    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-                    let message =
-                        recvmsg(&self.stream, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
-                    for control in ancillary.drain() {
-                        if let RecvAncillaryMessage::ScmRights(received) = control {
-                            descriptors.extend(received);
-                        }
-                    }
-                    Ok(message.bytes)
-                })
+                .async_io(Interest::READABLE, || receive_some(&self.stream, buffer, descriptors))
                 .await?;
-            if read == 0 {
+            // SECURITY: checked at every read, so that a peer cannot make us hold descriptors without end.
+            if read.truncated || descriptors.len() > MAX_DESCRIPTORS {
+                return Err(FrameError::TooManyDescriptors(descriptors.len()));
+            }
+            if read.bytes == 0 {
                 return Err(FrameError::Closed);
             }
-            buffer = buffer.get_mut(read..).unwrap_or_default();
+            buffer = buffer.get_mut(read.bytes..).unwrap_or_default();
         }
         Ok(())
     }
+}
+
+/// The sending half.
+#[derive(Debug)]
+pub struct Sender(Arc<Connection>);
+
+impl Sender {
+    /// See [`Connection::send`].
+    pub async fn send<T: Serialize>(
+        &mut self,
+        message: &T,
+        descriptors: &[OwnedFd],
+    ) -> Result<(), FrameError> {
+        self.0.send(message, descriptors).await
+    }
+}
+
+/// The receiving half.
+#[derive(Debug)]
+pub struct Receiver(Arc<Connection>);
+
+impl Receiver {
+    /// See [`Connection::receive`].
+    pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<(T, Vec<OwnedFd>), FrameError> {
+        self.0.receive().await
+    }
+}
+
+struct Read {
+    bytes: usize,
+    /// The kernel dropped descriptors that did not fit.
+    truncated: bool,
+}
+
+fn send_some(stream: &UnixStream, bytes: &[u8], attached: &[BorrowedFd<'_>]) -> std::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !attached.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(attached));
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    Ok(sendmsg(stream, &[IoSlice::new(bytes)], &mut ancillary, flags)?)
+}
+
+fn receive_some(
+    stream: &UnixStream,
+    buffer: &mut [u8],
+    descriptors: &mut Vec<OwnedFd>,
+) -> std::io::Result<Read> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let message = recvmsg(stream, &mut [IoSliceMut::new(buffer)], &mut ancillary, flags)?;
+    for control in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = control {
+            descriptors.extend(received);
+        }
+    }
+    Ok(Read { bytes: message.bytes, truncated: message.flags.contains(ReturnFlags::CTRUNC) })
 }

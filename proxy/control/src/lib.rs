@@ -7,12 +7,14 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod evidence;
 mod frame;
 mod message;
 
+pub use client::{Client, ClientError};
 pub use evidence::{Evidence, Fact};
-pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES};
+pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES, Receiver, Sender};
 pub use message::{
     Answer, AnswerBody, Call, CloseGate, Door, OpenGate, PrepareRun, Prepared, Request, RequestBody, RunNote,
     SurfaceApi, Trace,
