@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use freeboard_policy::{ApiView, GrantView, Policy};
+use freeboard_policy::{ApiView, GrantView, Policy, Reason};
 use tokio_util::sync::CancellationToken;
 
-use crate::credential::Store;
+use crate::credential::{Material, Store};
+use crate::error::Stop;
 use crate::record::{Outcome, Recorder};
-use crate::run::Runs;
+use crate::run::{RunContext, Runs};
 use crate::tls::Authority;
 use crate::upstream::dial::Dialler;
 
@@ -58,6 +59,17 @@ impl Snapshot {
         let api = Arc::new(self.policy.api(name)?.clone());
         apis.insert(Arc::clone(name), Arc::clone(&api));
         Some(api)
+    }
+
+    /// What to attach for this credential and run. Called by `pipeline` after the permit and before the upstream
+    /// connection.
+    ///
+    /// # Errors
+    /// `credential_unavailable` when it cannot be read or minted or is known to be expired. Never a stale one.
+    pub async fn material(&self, name: &Arc<str>, run: &RunContext, now: Moment) -> Result<Arc<Material>, Stop> {
+        let unknown = || Stop::new(Reason::CredentialUnavailable, "the policy has no such credential");
+        let view = self.policy.credential(name).ok_or_else(unknown)?;
+        self.credentials.material(name, view, run.caller.as_ref(), now.unix_seconds()).await
     }
 
     /// The grant's facts.

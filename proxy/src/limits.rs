@@ -110,3 +110,20 @@ pub const REFUSED_LEAF_CACHE: usize = 256;
 pub const TLS_SESSIONS_REMEMBERED: usize = 1_024;
 /// Client configurations kept (one per set of roots, pins and protocols). At the limit all are dropped and rebuilt.
 pub const TRUST_CONFIGS_KEPT: usize = 1_024;
+
+/// Bytes of one secret or key file. RSA-4096 keys in PEM have 3.2 KiB. At the limit: `credential_unavailable`.
+pub const SECRET_MAX_BYTES: usize = 64 << 10;
+/// How often a secret's source is looked at for a replacement: a rotated file is in use a second later.
+pub const SECRET_RECHECK: Duration = Duration::from_secs(1);
+/// A helper that prints a secret must end within this time. At the limit: killed, `credential_unavailable`.
+pub const SECRET_EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// Age at which a helper is asked again.
+pub const SECRET_EXEC_MAX_AGE: Duration = Duration::from_secs(300);
+/// After a failure the next attempt waits this long; requests until then get the same refusal (ATTACKS E27).
+pub const SECRET_FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// A minted token is renewed this long before it expires (at most half its life), so that none expires on its way.
+pub const TOKEN_RENEW_BEFORE: Duration = Duration::from_secs(60);
+/// Minted tokens kept per credential, one per caller. The least recently used is minted again.
+pub const MINTED_TOKENS_PER_CREDENTIAL: usize = 1_024;
+/// Shortest secret in bytes whose encoded pieces are scrubbed: shorter pieces would be found in ordinary text.
+pub const SCRUB_MIN_BYTES: usize = 8;

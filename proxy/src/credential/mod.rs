@@ -1,23 +1,34 @@
-//! Credentials: from a reference in the policy to what is attached to one request.
+//! Stage 5: from a reference in the policy to what is attached to one request, and taken out of its response.
+//!
+//! [`Store`] reads and mints in single flight, [`Material`] is what one request gets, [`Scrubber`] masks it in what
+//! comes back. Secrets live in [`Secret`], which does not show itself.
+
+mod jwt;
+mod scrub;
+mod secret;
+mod source;
+mod store;
+
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
-use crate::error::Stop;
-use crate::run::RunContext;
-
-mod secret;
-
+pub use scrub::{Masked, Scrubber};
 pub use secret::Secret;
+pub use store::Store;
 
 /// What is attached to a request.
 #[derive(Debug)]
 pub struct Material {
     /// Name of the credential, for the audit record.
     pub name: Arc<str>,
-    /// Stable for one value of the credential: upstream connections are shared only under the same identity. Not
-    /// derived from the secret in a way that can be reversed.
+    /// Stable for one value of the credential (one key and caller for minted tokens): upstream connections are shared
+    /// only under the same identity. A counter; it says nothing about the secret.
     pub identity: u64,
     pub attach: Attach,
+    /// Masks this credential in responses.
+    pub scrubber: Arc<Scrubber>,
 }
 
 /// Where the secret goes.
@@ -29,17 +40,11 @@ pub enum Attach {
     Query { parameter: Box<str>, value: Secret },
 }
 
-/// The credentials of one policy generation: reads, mints and refreshes in single flight.
-#[derive(Debug, Default)]
-pub struct Store {}
-
-impl Store {
-    /// Called by `pipeline` after the permit and before the upstream connection.
-    ///
-    /// # Errors
-    /// `credential_unavailable` when it cannot be read or minted or is known to be expired. Never a stale one.
-    #[expect(clippy::unused_async, reason = "minting waits")]
-    pub async fn material(&self, _name: &Arc<str>, _run: &RunContext) -> Result<Arc<Material>, Stop> {
-        Err(freeboard_policy::Reason::CredentialUnavailable.into())
+impl Attach {
+    /// Compares in constant time.
+    fn same_secret(&self, other: &Self) -> bool {
+        let (Self::Header { value: mine, .. } | Self::Query { value: mine, .. }) = self;
+        let (Self::Header { value: theirs, .. } | Self::Query { value: theirs, .. }) = other;
+        subtle::ConstantTimeEq::ct_eq(mine.expose(), theirs.expose()).into()
     }
 }

@@ -1,0 +1,2 @@
+mod scrubbing;
+mod sources;
