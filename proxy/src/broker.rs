@@ -66,7 +66,12 @@ impl Snapshot {
     ///
     /// # Errors
     /// `credential_unavailable` when it cannot be read or minted or is known to be expired. Never a stale one.
-    pub async fn material(&self, name: &Arc<str>, run: &RunContext, now: Moment) -> Result<Arc<Material>, Stop> {
+    pub async fn material(
+        &self,
+        name: &Arc<str>,
+        run: &RunContext,
+        now: Moment,
+    ) -> Result<Arc<Material>, Stop> {
         let unknown = || Stop::new(Reason::CredentialUnavailable, "the policy has no such credential");
         let view = self.policy.credential(name).ok_or_else(unknown)?;
         self.credentials.material(name, view, run.caller.as_ref(), now.unix_seconds()).await

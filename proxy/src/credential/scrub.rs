@@ -15,7 +15,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use crate::limits::SCRUB_MIN_BYTES;
 
 /// Everything but RFC 3986 2.3's unreserved characters.
-pub(super) const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+pub(super) const UNRESERVED: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Finds the forms of one credential's secrets.
 pub struct Scrubber {

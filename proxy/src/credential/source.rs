@@ -36,7 +36,11 @@ pub(super) enum SourceError {
 /// Tells a replaced secret from the one that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stamp {
-    File { modified: Option<SystemTime>, length: u64, inode: u64 },
+    File {
+        modified: Option<SystemTime>,
+        length: u64,
+        inode: u64,
+    },
     /// The environment of a process does not change.
     Constant,
     /// A helper is asked again when its answer is old.
@@ -128,7 +132,10 @@ async fn run_helper(command: &[String]) -> Result<Secret, SourceError> {
         }
     }
     // Its standard error may repeat the secret: it goes nowhere.
-    child.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    child
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null());
     let run = async {
         let mut child = child.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         let mut output = Vec::new();

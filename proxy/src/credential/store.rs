@@ -18,7 +18,8 @@ use super::source::{self, Stamp};
 use super::{Attach, Material, Scrubber, Secret};
 use crate::error::Stop;
 use crate::limits::{
-    MINTED_TOKENS_PER_CREDENTIAL, SECRET_EXEC_MAX_AGE, SECRET_FAILURE_PAUSE, SECRET_RECHECK, TOKEN_RENEW_BEFORE,
+    MINTED_TOKENS_PER_CREDENTIAL, SECRET_EXEC_MAX_AGE, SECRET_FAILURE_PAUSE, SECRET_RECHECK,
+    TOKEN_RENEW_BEFORE,
 };
 
 /// Holds what was read and minted. One per policy generation; app and reload use `Store::default()`.
@@ -83,7 +84,8 @@ impl Store {
                 Ok(entry.material)
             }
             Err(detail) => {
-                let stop = Stop::with(Reason::CredentialUnavailable, format!("credential `{name}`: {detail}"));
+                let stop =
+                    Stop::with(Reason::CredentialUnavailable, format!("credential `{name}`: {detail}"));
                 *working = Some(Failed { at: Instant::now(), stop: stop.clone() });
                 Err(stop)
             }
@@ -176,8 +178,12 @@ async fn make(
             bearer(&token)?
         }
     };
-    let material =
-        Arc::new(Material { name: Arc::clone(name), identity: next_identity(), attach, scrubber: Arc::new(scrubber) });
+    let material = Arc::new(Material {
+        name: Arc::clone(name),
+        identity: next_identity(),
+        attach,
+        scrubber: Arc::new(scrubber),
+    });
     Ok(Entry { material, stamp, checked: read, read, renew })
 }
 
@@ -226,8 +232,7 @@ fn basic(username: &str, password: &Secret) -> Result<(Attach, Scrubber), String
         return Err("the password has a control character".to_owned());
     }
     let pair = Secret::new([username.as_bytes(), b":", password.expose()].concat());
-    let encoded =
-        Secret::new(base64::engine::general_purpose::STANDARD.encode(pair.expose()).into_bytes());
+    let encoded = Secret::new(base64::engine::general_purpose::STANDARD.encode(pair.expose()).into_bytes());
     let value = Secret::new([b"Basic ", encoded.expose()].concat());
     let scrubber = Scrubber::new(&[password.expose(), encoded.expose()]);
     Ok((Attach::Header { name: "authorization".into(), value }, scrubber))

@@ -73,7 +73,10 @@ fn c07_masks_every_known_form_across_chunk_borders() {
             assert_eq!(sent.len(), body.len(), "{name}, pieces of {size}");
             assert!(!scrubber.contains(&sent), "{name}, pieces of {size}");
             let text = String::from_utf8(sent).unwrap();
-            assert!(text.starts_with("{\"authorization\":\"") && text.ends_with("\"other\":1}"), "{name}: {text}");
+            assert!(
+                text.starts_with("{\"authorization\":\"") && text.ends_with("\"other\":1}"),
+                "{name}: {text}"
+            );
         }
     }
 }

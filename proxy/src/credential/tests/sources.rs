@@ -46,7 +46,11 @@ async fn attaches_each_static_kind() {
     let store = Store::default();
     for (name, view, expected) in [
         ("a", bearer(secret()), ("authorization", "Bearer s3cret/+x")),
-        ("b", CredentialView::Header { name: "X-Api-Key".into(), value: secret() }, ("x-api-key", "s3cret/+x")),
+        (
+            "b",
+            CredentialView::Header { name: "X-Api-Key".into(), value: secret() },
+            ("x-api-key", "s3cret/+x"),
+        ),
         (
             "c",
             CredentialView::Basic { username: "bot".into(), password: secret() },
@@ -93,7 +97,10 @@ async fn c12_fails_closed_for_every_broken_source() {
         ("no systemd", bearer(SecretReference::Systemd("../etc/shadow".into()))),
         ("helper fails", bearer(shell("echo visible-part; exit 3"))),
         ("helper missing", bearer(SecretReference::Exec(vec!["/nonexistent/helper".into()]))),
-        ("bad header", CredentialView::Header { name: "k".into(), value: here("cr", "visible-part\r\nX: y") }),
+        (
+            "bad header",
+            CredentialView::Header { name: "k".into(), value: here("cr", "visible-part\r\nX: y") },
+        ),
         ("colon", CredentialView::Basic { username: "a:b".into(), password: here("p", "visible-part") }),
     ] {
         let stop = get(&Store::default(), &view).await.expect_err(name);
