@@ -1,0 +1,432 @@
+#!/usr/bin/env python3
+"""The broker beside the tools that a user would pick instead, in one run. Started by tests/bench/run.
+
+Everything is on loopback in a network namespace of its own. Proxies run on CPU 0; upstream and load generator on
+CPU 1. Each round starts every tool anew in shuffled order; figures are medians over the rounds. Compare CPU
+microseconds per request (user and system time of the tool's whole process tree): it is the robust figure.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import socket
+import ssl
+import statistics
+import subprocess
+import sys
+import time
+
+TICK = os.sysconf("SC_CLK_TCK")
+TOKEN = "bench-token-0123456789abcdef"
+SMALL, BIG = "/small", "/big"
+HOST = "up.test"
+
+
+def sh(*command, **options):
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
+
+
+def descendants(pid):
+    found, todo = [], [pid]
+    while todo:
+        one = todo.pop()
+        found.append(one)
+        try:
+            for task in os.listdir(f"/proc/{one}/task"):
+                todo += [int(child) for child in pathlib.Path(f"/proc/{one}/task/{task}/children").read_text().split()]
+        except OSError:
+            pass
+    return found
+
+
+def cpu_seconds(pid):
+    total = 0
+    for one in descendants(pid):
+        try:
+            fields = pathlib.Path(f"/proc/{one}/stat").read_text().rsplit(")", 1)[1].split()
+            total += sum(int(fields[place]) for place in (11, 12, 13, 14))
+        except OSError:
+            pass
+    return total / TICK
+
+
+def resident_kib(pid):
+    total = 0
+    for one in descendants(pid):
+        try:
+            for line in pathlib.Path(f"/proc/{one}/status").read_text().splitlines():
+                if line.startswith("RssAnon:") or line.startswith("RssShmem:"):
+                    total += int(line.split()[1])
+        except OSError:
+            pass
+    return total
+
+
+class Lab:
+    def __init__(self, folder, binaries):
+        self.folder, self.binaries = folder, binaries
+        self.pki()
+        (folder / "www").mkdir()
+        (folder / "www/small").write_bytes(b"x" * 1024)
+        (folder / "www/big").write_bytes(os.urandom(1 << 20) * 10)
+        self.upstream()
+
+    def pki(self):
+        at = self.folder
+        for name in ("upca", "mitm"):
+            sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30",
+               "-keyout", at / f"{name}.key", "-out", at / f"{name}.pem", "-subj", f"/CN={name}",
+               "-addext", "basicConstraints=critical,CA:TRUE", "-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        for name, ca in (("up", "upca"), ("front", "mitm")):
+            (at / f"{name}.ext").write_text(f"subjectAltName=DNS:{HOST},DNS:*.{HOST}\nbasicConstraints=CA:FALSE\n")
+            sh("openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", at / f"{name}.key",
+               "-out", at / f"{name}.csr", "-subj", f"/CN={HOST}")
+            sh("openssl", "x509", "-req", "-in", at / f"{name}.csr", "-CA", at / f"{ca}.pem", "-CAkey", at / f"{ca}.key",
+               "-CAcreateserial", "-days", "30", "-extfile", at / f"{name}.ext", "-out", at / f"{name}.pem")
+        (at / "mitm-both.pem").write_text((at / "mitm.key").read_text() + (at / "mitm.pem").read_text())
+
+    def nginx(self, name, servers):
+        at = self.folder
+        text = f"""daemon off; worker_processes 1; pid {at}/{name}.pid; error_log {at}/{name}.err;
+events {{ worker_connections 8192; }}
+http {{ access_log off; keepalive_requests 100000000; keepalive_timeout 300s;
+  client_body_temp_path {at}/{name}-b; proxy_temp_path {at}/{name}-p; fastcgi_temp_path {at}/{name}-f;
+  uwsgi_temp_path {at}/{name}-u; scgi_temp_path {at}/{name}-s;
+  {servers} }}
+"""
+        (at / f"{name}.conf").write_text(text)
+        return ["nginx", "-e", f"{at}/{name}.err", "-c", f"{at}/{name}.conf"]
+
+    def upstream(self):
+        at = self.folder
+        (at / "map").write_text("")
+        command = self.nginx("upstream", f"""
+  map $http_authorization $injected {{ default ""; "Bearer {TOKEN}" yes; }}
+  server {{ listen 127.0.0.1:443 ssl http2 reuseport; server_name {HOST} *.{HOST}; root {at}/www;
+    ssl_certificate {at}/up.pem; ssl_certificate_key {at}/up.key; ssl_protocols TLSv1.3; add_header x-injected $injected; }}""")
+        self.up = spawn(command, 1)
+        wait_port(443)
+
+
+def spawn(command, cpu, **options):
+    log = options.pop("log", subprocess.DEVNULL)
+    return subprocess.Popen(["taskset", "-c", str(cpu), *map(str, command)], stdout=log, stderr=log,
+                            start_new_session=True, **options)
+
+
+def stop(process):
+    if process is None:
+        return
+    for kind in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, kind)
+        except ProcessLookupError:
+            pass
+        try:
+            process.wait(5)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def wait_port(port, seconds=30):
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.005)
+    sys.exit(f"nothing listens on port {port}")
+
+
+class Direct:
+    name, ca, h2 = "direct", "upca.pem", True
+    connect, via, authorization = "127.0.0.1:443", False, None
+
+    def start(self, lab):
+        return None
+
+
+class Nginx:
+    name, ca, h2 = "nginx", "mitm.pem", True
+    connect, via, authorization = "127.0.0.1:8444", False, None
+
+    def start(self, lab):
+        at = lab.folder
+        return spawn(lab.nginx("front", f"""
+  upstream u {{ server 127.0.0.1:443; keepalive 256; }}
+  server {{ listen 127.0.0.1:8444 ssl http2; server_name {HOST} *.{HOST};
+    ssl_certificate {at}/front.pem; ssl_certificate_key {at}/front.key; ssl_protocols TLSv1.2 TLSv1.3;
+    location / {{ proxy_pass https://u; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_set_header Host {HOST};
+      proxy_set_header Authorization "Bearer {TOKEN}"; proxy_ssl_verify on; proxy_ssl_trusted_certificate {at}/upca.pem;
+      proxy_ssl_server_name on; proxy_ssl_name {HOST}; proxy_ssl_protocols TLSv1.3; proxy_buffering on; proxy_max_temp_file_size 0; }} }}"""), 0)
+
+
+class Squid:
+    name, ca, h2 = "squid ssl-bump", "mitm.pem", False
+    connect, via, authorization = "127.0.0.1:3228", True, None
+
+    def start(self, lab):
+        at = lab.folder
+        helper = next((p for p in ("/usr/lib/squid/security_file_certgen",) if os.path.exists(p)), None)
+        shutil.rmtree(at / "ssldb", ignore_errors=True)
+        sh(helper, "-c", "-s", at / "ssldb", "-M", "4MB")
+        sh("chown", "-R", "proxy", at / "ssldb")
+        (at / "bump.conf").write_text(f"""
+http_port 127.0.0.1:3228 ssl-bump tls-cert={at}/mitm-both.pem generate-host-certificates=on dynamic_cert_mem_cache_size=4MB
+sslcrtd_program {helper} -s {at}/ssldb -M 4MB
+acl step1 at_step SslBump1
+ssl_bump peek step1
+ssl_bump bump all
+tls_outgoing_options cafile={at}/upca.pem min-version=1.3
+http_access allow all
+cache deny all
+request_header_access Authorization deny all
+request_header_add Authorization "Bearer {TOKEN}" all
+access_log none
+cache_log /dev/null
+pid_filename none
+coredump_dir /
+""")
+        return spawn(["squid", "-N", "-f", at / "bump.conf"], 0)
+
+
+class Mitmproxy:
+    name, ca, h2 = "mitmproxy", "mitm.pem", True
+    connect, via, authorization = "127.0.0.1:8180", True, None
+
+    def start(self, lab):
+        at = lab.folder
+        (at / "mitmconf").mkdir(exist_ok=True)
+        (at / "mitmconf/mitmproxy-ca.pem").write_text((at / "mitm-both.pem").read_text())
+        (at / "addon.py").write_text(f'def request(flow):\n    flow.request.headers["authorization"] = "Bearer {TOKEN}"\n')
+        return spawn([lab.binaries / "venv/bin/mitmdump", "-q", "--mode", "regular", "--listen-host", "127.0.0.1", "-p", "8180",
+                      "--set", f"confdir={at}/mitmconf", "--set", f"ssl_verify_upstream_trusted_ca={at}/upca.pem", "-s", at / "addon.py"], 0)
+
+
+class Freeboard:
+    """The broker with policy, injection and audit on, through its explicit door."""
+    name, ca, h2 = "freeboard", "freeboard-ca.pem", True
+    connect, via = "127.0.0.1:3128", True
+    grants = 1
+
+    def start(self, lab):
+        import freeboard_lab
+        command, self.authorization = freeboard_lab.prepare(lab, TOKEN, HOST, self.grants)
+        environment = dict(os.environ, FREEBOARD_BENCH_TOKEN=TOKEN)
+        return spawn(command, 0, env=environment, log=open(lab.folder / "freeboard.log", "ab"))
+
+
+class FreeboardWide(Freeboard):
+    """The same with 10,000 grants in the policy."""
+    name, grants = "freeboard, 10,000 grants", 10_000
+
+
+def load(lab, tool, mode, path=SMALL, cpu=1, seconds=2.0, host=HOST, **more):
+    command = ["taskset", "-c", str(cpu), lab.binaries / "freeboard-load", "--mode", mode, "--connect", tool.connect,
+               "--host", host, "--path", path, "--ca", lab.folder / tool.ca, "--seconds", str(seconds)]
+    if tool.via:
+        command += ["--via", f"{host}:443"]
+    if tool.authorization:
+        command += ["--proxy-authorization", tool.authorization]
+    for flag, value in more.items():
+        command += [f"--{flag}", str(value)]
+    out = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+    return json.loads(out)
+
+
+def measured(lab, tool, process, mode, **options):
+    before = cpu_seconds(process.pid) if process else 0.0
+    row = load(lab, tool, mode, **options)
+    used = (cpu_seconds(process.pid) - before) if process else 0.0
+    row["cpu_us"] = used * 1e6 / max(row["requests"], 1) if process else None
+    if row["errors"] > row["requests"] * 0.01 or not row["requests"]:
+        print(f"warning: {tool.name} {mode}: {row['errors']} errors, first: {row['first_error']}", file=sys.stderr)
+    if process and row["injected"] < row["requests"] * 0.99:
+        print(f"warning: {tool.name} {mode}: the credential reached the upstream in {row['injected']} of {row['requests']}", file=sys.stderr)
+    return row
+
+
+def idle_kib(lab, tool, process, connections=1000):
+    before = resident_kib(process.pid)
+    command = [lab.binaries / "freeboard-load", "--mode", "idle", "--connect", tool.connect, "--host", HOST, "--path", SMALL,
+               "--ca", lab.folder / tool.ca, "--connections", str(connections)]
+    command += ["--via", f"{HOST}:443"] if tool.via else []
+    command += ["--proxy-authorization", tool.authorization] if tool.authorization else []
+    holder = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = holder.stdout.readline()
+    if not line:
+        return None
+    time.sleep(1.0)
+    after = resident_kib(process.pid)
+    holder.stdin.close()
+    holder.wait(30)
+    return (after - before) / connections
+
+
+def cold_hosts(lab, tool, count=40):
+    """First request to a new host name (leaf minted, new upstream connection), microseconds at the median."""
+    times = []
+    for place in range(count):
+        row = load(lab, tool, "fresh", seconds=0.001, host=f"h{place}.{HOST}", connections=1)
+        times.append(row["p50_us"])
+    return statistics.median(times)
+
+
+def one_round(lab, tools, seconds):
+    rows = {}
+    for tool in random.sample(tools, len(tools)):
+        started = time.monotonic()
+        process = tool.start(lab)
+        rows[tool.name] = row = {}
+        try:
+            if process:
+                wait_port(int(tool.connect.split(":")[1]))
+                row["start_ms"] = (time.monotonic() - started) * 1000
+            load(lab, tool, "keepalive", seconds=0.2, connections=2)
+            row["keepalive"] = measured(lab, tool, process, "keepalive", seconds=seconds, connections=16)
+            row["rate"] = measured(lab, tool, process, "rate", seconds=seconds, connections=4, rate=400)
+            row["fresh"] = measured(lab, tool, process, "fresh", seconds=seconds, connections=8)
+            row["body"] = measured(lab, tool, process, "keepalive", path=BIG, seconds=seconds, connections=1)
+            if tool.h2:
+                row["h2"] = measured(lab, tool, process, "h2", seconds=seconds, connections=4, streams=8)
+            row["cold_us"] = cold_hosts(lab, tool)
+            if process:
+                row["idle_kib"] = idle_kib(lab, tool, process)
+        finally:
+            stop(process)
+    return rows
+
+
+def starts(lab, rounds):
+    """Whole runs, start to finish, milliseconds: ours beside bubblewrap and node."""
+    script = lab.folder / "answer.js"
+    script.write_text("console.log(6*7)\n")
+    sandboxd = lab.binaries / "sandboxd"
+    cases = {
+        "sandboxd run -- true (native)": [sandboxd, "run", "--", "true"],
+        "sandboxd run answer.js (wasm)": [sandboxd, "run", script],
+        "bwrap --unshare-all true": ["bwrap", "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "true"],
+        "node -e": ["node", "-e", "console.log(6*7)"],
+        "true": ["true"],
+    }
+    result = {}
+    for name, command in cases.items():
+        if not shutil.which(str(command[0])):
+            continue
+        times = []
+        for _ in range(rounds):
+            begin = time.perf_counter()
+            done = subprocess.run(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            times.append((time.perf_counter() - begin) * 1000)
+            if done.returncode:
+                print(f"warning: {name}: exit {done.returncode}", file=sys.stderr)
+                break
+        result[name] = {"p50_ms": statistics.median(times), "min_ms": min(times)}
+    return result
+
+
+def median_of(rounds, tool, *path):
+    values = []
+    for one in rounds:
+        value = one.get(tool, {})
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        if value is not None:
+            values.append(value)
+    return statistics.median(values) if values else None
+
+
+def cell(value, digits=1):
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def report(rounds, tools, start_figures):
+    columns = [
+        ("keep-alive rps", ("keepalive", "rps"), 0), ("CPU µs/req", ("keepalive", "cpu_us"), 1),
+        ("p50 µs at 400/s", ("rate", "p50_us"), 0), ("p99 µs at 400/s", ("rate", "p99_us"), 0),
+        ("new conn/s", ("fresh", "rps"), 0), ("CPU µs/conn", ("fresh", "cpu_us"), 0),
+        ("10 MiB MB/s", ("body", "mb_per_s"), 0), ("CPU ms/10 MiB", ("body", "cpu_us"), 1),
+        ("h2 rps", ("h2", "rps"), 0), ("h2 CPU µs/req", ("h2", "cpu_us"), 1),
+        ("new host µs", ("cold_us",), 0), ("KiB/idle conn", ("idle_kib",), 1), ("start ms", ("start_ms",), 1),
+    ]
+    print("| tool | " + " | ".join(name for name, _, _ in columns) + " |")
+    print("|---|" + "---|" * len(columns))
+    for tool in tools:
+        cells = []
+        for name, path, digits in columns:
+            value = median_of(rounds, tool.name, *path)
+            if value is not None and name == "CPU ms/10 MiB":
+                value /= 1000
+            cells.append(cell(value, digits))
+        print(f"| {tool.name} | " + " | ".join(cells) + " |")
+    print("\nRatios in the same round, median (broker ÷ tool; below 1 is less CPU):\n")
+    print("| against | keep-alive CPU | new connection CPU | 10 MiB CPU | h2 CPU | added p50 | added p99 |\n|---|---|---|---|---|---|---|")
+    for tool in tools:
+        if tool.name in ("direct", "freeboard"):
+            continue
+        cells = []
+        for path in (("keepalive", "cpu_us"), ("fresh", "cpu_us"), ("body", "cpu_us"), ("h2", "cpu_us")):
+            ratios = [ratio(one, "freeboard", tool.name, path) for one in rounds]
+            cells.append(cell(statistics.median(kept), 2) if (kept := [r for r in ratios if r]) else "–")
+        for key in ("p50_us", "p99_us"):
+            kept = [r for one in rounds if (r := added(one, tool.name, key))]
+            cells.append(cell(statistics.median(kept), 2) if kept else "–")
+        print(f"| {tool.name} | " + " | ".join(cells) + " |")
+    if start_figures:
+        print("\n| whole run, start to finish | median ms | fastest ms |\n|---|---|---|")
+        for name, row in start_figures.items():
+            print(f"| `{name}` | {row['p50_ms']:.1f} | {row['min_ms']:.1f} |")
+
+
+def dig(row, path):
+    for key in path:
+        row = row.get(key) if isinstance(row, dict) else None
+    return row
+
+
+def ratio(one, ours, theirs, path):
+    a, b = dig(one.get(ours, {}), path), dig(one.get(theirs, {}), path)
+    return a / b if a and b else None
+
+
+def added(one, theirs, key):
+    direct = dig(one.get("direct", {}), ("rate", key))
+    a, b = dig(one.get("freeboard", {}), ("rate", key)), dig(one.get(theirs, {}), ("rate", key))
+    if not (direct and a and b) or b <= direct:
+        return None
+    return (a - direct) / (b - direct)
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--binaries", type=pathlib.Path, required=True)
+    arguments.add_argument("--folder", type=pathlib.Path, required=True)
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--seconds", type=float, default=2.0)
+    arguments.add_argument("--tools", default="direct,freeboard,nginx,squid,mitmproxy")
+    arguments.add_argument("--json", type=pathlib.Path)
+    options = arguments.parse_args()
+    known = {"direct": Direct, "freeboard": Freeboard, "freeboard-wide": FreeboardWide, "nginx": Nginx, "squid": Squid, "mitmproxy": Mitmproxy}
+    tools = [known[name]() for name in options.tools.split(",")]
+    lab = Lab(options.folder, options.binaries)
+    rounds = []
+    try:
+        for place in range(options.rounds):
+            print(f"round {place + 1} of {options.rounds}", file=sys.stderr)
+            rounds.append(one_round(lab, tools, options.seconds))
+        start_figures = starts(lab, 30)
+    finally:
+        stop(lab.up)
+    if options.json:
+        options.json.write_text(json.dumps({"rounds": rounds, "starts": start_figures}, indent=1))
+    report(rounds, tools, start_figures)
+
+
+if __name__ == "__main__":
+    main()
