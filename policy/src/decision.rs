@@ -22,6 +22,7 @@ pub struct Permit {
     pub(crate) rule: RuleId,
     pub(crate) api: std::sync::Arc<str>,
     pub(crate) credential: Option<std::sync::Arc<str>>,
+    pub(crate) websocket: bool,
     pub(crate) _made_by_evaluate: (),
 }
 
@@ -40,6 +41,10 @@ impl Permit {
     /// Name of the credential that must be attached; `None` for an API without one.
     pub fn credential(&self) -> Option<&std::sync::Arc<str>> {
         self.credential.as_ref()
+    }
+    /// Whether the permit is for a websocket handshake.
+    pub fn is_websocket(&self) -> bool {
+        self.websocket
     }
 }
 

@@ -29,6 +29,17 @@ impl Place {
     pub(crate) fn start_of(file: &str) -> Self {
         Self { file: Arc::from(file), line: 1, column: 1, width: 1, text: Arc::from("") }
     }
+
+    /// The same place; of its line only what stands before the first `=` is shown, because a secret may follow.
+    pub(crate) fn without_values(mut self) -> Self {
+        let Some((key, _)) = self.text.split_once('=') else { return self };
+        let shown = format!("{key}= …");
+        let width = u32::try_from(shown.chars().count()).unwrap_or(u32::MAX);
+        self.column = self.column.min(width.max(1));
+        self.width = self.width.min((width + 1).saturating_sub(self.column)).max(1);
+        self.text = Arc::from(shown);
+        self
+    }
 }
 
 /// Another place that a problem is about, for example the first of two definitions.

@@ -7,15 +7,26 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+mod canonical;
+mod check;
+mod compiled;
 mod decision;
 mod diagnostic;
+mod draft;
+mod evaluate;
 mod host;
 pub mod limits;
 mod model;
+mod origin;
 mod question;
+mod read;
+mod route;
+mod scope;
 mod source;
+mod suggest;
 mod target;
 mod tier;
+mod units;
 
 pub use address::{AddressClass, AddressRange, AddressRangeError};
 pub use decision::{Decision, Fault, Permit, Reason, Refusal, RuleId};

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::{
-    Decision, DestinationQuestion, Diagnostic, Reason, Refusal, RequestQuestion, Route, RunScope,
-    ScopeQuestion, SourceFile,
-};
+use crate::compiled::Compiled;
+use crate::draft::Draft;
+use crate::{Diagnostic, RunScope, Severity, SourceFile, canonical, check, read};
 
 /// A checked policy. Immutable; share it in an `Arc`.
 #[derive(Debug)]
 pub struct Policy {
-    digest: Arc<str>,
+    pub(crate) digest: Arc<str>,
+    pub(crate) compiled: Compiled,
 }
 
 /// What the broker needs to know of an API.
@@ -76,6 +76,8 @@ pub struct GrantView {
     pub name: Arc<str>,
     pub floor: Option<crate::Tier>,
     pub ttl_seconds: Option<u64>,
+    /// Seconds since 1970 UTC from which on the grant does not work any more (the midnight after its last day).
+    pub expires_unix: Option<i64>,
     /// Budgets of one run under this grant; `None` = the documented default of the broker.
     pub calls: Option<u64>,
     pub per_minute: Option<u64>,
@@ -106,7 +108,26 @@ pub struct SurfaceView {
 impl Policy {
     /// A policy that allows nothing.
     pub fn deny_all() -> Self {
-        Self { digest: Arc::from("") }
+        Self::compile(Draft::default())
+    }
+
+    /// Reads and checks the files of a policy folder. The order of the files does not matter.
+    ///
+    /// # Errors
+    /// Every problem found, warnings included, in the order of files and lines.
+    pub fn load(files: &[SourceFile]) -> Result<Loaded, Vec<Diagnostic>> {
+        let mut draft = read::files(files);
+        check::definitions(&mut draft);
+        let diagnostics = check::sorted(std::mem::take(&mut draft.diagnostics));
+        if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
+            return Err(diagnostics);
+        }
+        Ok(Loaded { policy: Self::compile(draft), warnings: diagnostics })
+    }
+
+    fn compile(draft: Draft) -> Self {
+        let digest = canonical::digest(&canonical::form(&draft));
+        Self { digest, compiled: Compiled::new(draft) }
     }
 
     /// SHA-256 of the canonical form, lower-case hex.
@@ -114,40 +135,56 @@ impl Policy {
         &self.digest
     }
 
-    pub fn scope(&self, _question: &ScopeQuestion<'_>) -> Result<RunScope, Refusal> {
-        Err(Reason::GrantNotAvailable.into())
+    pub fn api(&self, name: &str) -> Option<&ApiView> {
+        let index = self.compiled.api_names.get(name)?;
+        self.compiled.apis.get(*index).map(|api| &api.view)
     }
 
-    pub fn destination(&self, _question: &DestinationQuestion<'_>) -> Result<Route, Refusal> {
-        Err(Reason::HostNotGranted.into())
+    pub fn credential(&self, name: &str) -> Option<&CredentialView> {
+        self.compiled.credentials.get(name)
     }
 
-    pub fn evaluate(&self, _question: &RequestQuestion<'_>) -> Decision {
-        Decision::Refuse(Reason::NoRule.into())
+    pub fn grant(&self, name: &str) -> Option<&GrantView> {
+        let index = self.compiled.grant_names.get(name)?;
+        self.compiled.grants.get(*index).map(|grant| &grant.view)
     }
 
-    /// Reads and checks the files of a policy folder. The order of the files does not matter.
-    ///
-    /// # Errors
-    /// Every problem found, warnings included, in the order of files and lines.
-    pub fn load(_files: &[SourceFile]) -> Result<Loaded, Vec<Diagnostic>> {
-        Err(vec![Diagnostic::error(crate::Code::Empty, "the policy folder is empty")])
+    /// Every API, sorted by name.
+    pub fn apis(&self) -> impl Iterator<Item = &ApiView> {
+        self.compiled.apis.iter().map(|api| &api.view)
     }
 
-    pub fn api(&self, _name: &str) -> Option<&ApiView> {
-        None
+    /// Every grant, sorted by name.
+    pub fn grants(&self) -> impl Iterator<Item = &GrantView> {
+        self.compiled.grants.iter().map(|grant| &grant.view)
     }
 
-    pub fn credential(&self, _name: &str) -> Option<&CredentialView> {
-        None
+    /// Every credential with its name, in no order.
+    pub fn credentials(&self) -> impl Iterator<Item = (&Arc<str>, &CredentialView)> {
+        self.compiled.credentials.iter()
     }
 
-    pub fn grant(&self, _name: &str) -> Option<&GrantView> {
-        None
-    }
-
-    /// What the guests of a run may be told of its grants.
-    pub fn surface(&self, _scope: &RunScope) -> Vec<SurfaceView> {
-        Vec::new()
+    /// What the guests of a run may be told of its grants: one entry per origin that they can call.
+    pub fn surface(&self, scope: &RunScope) -> Vec<SurfaceView> {
+        let mut surface = Vec::new();
+        for &api in scope.apis.iter() {
+            let Some(found) = self.compiled.apis.get(api) else { continue };
+            let grants = scope.grants.iter().filter_map(|grant| self.compiled.grants.get(*grant));
+            let rules = grants.filter_map(|grant| grant.rules_of(api));
+            let routes: Vec<Arc<str>> = rules
+                .flat_map(|rules| &rules.allow.routes)
+                .map(|route| Arc::clone(&route.line.written))
+                .collect();
+            for origin in &found.origins {
+                let host = found.view.alias.as_ref().unwrap_or(&origin.host);
+                let base_url = crate::origin::url(host, origin.port);
+                surface.push(SurfaceView {
+                    api: Arc::clone(&found.view.name),
+                    base_url,
+                    routes: routes.clone(),
+                });
+            }
+        }
+        surface
     }
 }

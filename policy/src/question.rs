@@ -25,6 +25,8 @@ pub struct RunScope {
     pub caller: Option<Arc<str>>,
     /// Indices of the grants in the policy's order.
     pub(crate) grants: Arc<[usize]>,
+    /// Indices of the APIs that the grants allow something of, sorted.
+    pub(crate) apis: Arc<[usize]>,
     /// Strongest floor of the grants.
     pub floor: Option<Tier>,
     /// Seconds that one run may use the grants (the shortest ttl), counted from the opening of its gate.
@@ -43,7 +45,9 @@ pub struct DestinationQuestion<'a> {
     pub port: u16,
 }
 
-/// The destination is granted: which API and origin serve it. Says nothing yet about any request.
+/// The destination is granted: which API and origin serve it. Says nothing yet about any request. Only good for the
+/// policy that made it: ask again after a reload. Where several APIs of the run share the origin, the permit names the
+/// one that a request belongs to; they have the same trust and addresses (checked at load).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
     /// Name of the API.
@@ -51,8 +55,8 @@ pub struct Route {
     /// Upstream host, which differs from the asked one where the guest used an alias.
     pub host: Host,
     pub port: u16,
-    pub(crate) api_index: usize,
-    pub(crate) origin_index: usize,
+    pub(crate) site: usize,
+    pub(crate) policy_digest: Arc<str>,
 }
 
 /// Asked for each request on a granted destination.

@@ -1,0 +1,106 @@
+//! The identity of a policy: one text for everything that it means, and the SHA-256 of that text.
+//!
+//! Files, spaces, comments, spellings of one route and the order of definitions do not change it. The order of rules
+//! inside one grant does, because rule ids count them.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::draft::{Draft, DraftGrant, Effect};
+use crate::model::{CredentialView, SecretReference};
+
+/// The canonical form: JSON with sorted keys, definitions sorted by name.
+pub(crate) fn form(draft: &Draft) -> String {
+    let credentials =
+        draft.credentials.iter().map(|found| (found.name.value.to_string(), credential(&found.view)));
+    let apis = draft.apis.iter().map(|api| {
+        let mut origins: Vec<String> = api.origins.iter().map(|origin| origin.value.url()).collect();
+        origins.sort_unstable();
+        let view = &api.view;
+        let value = json!({
+            "origins": origins,
+            "credential": view.credential,
+            "ca_file": view.ca_file,
+            "pin_sha256": sorted(&view.pin_sha256),
+            "addresses": view.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "alias": view.alias,
+            "hidden": view.hidden,
+        });
+        (api.name.value.to_string(), value)
+    });
+    let grants = draft.grants.iter().map(|found| (found.name.value.to_string(), grant(found)));
+    let whole = json!({
+        "format": "freeboard-policy/1",
+        "credential": credentials.collect::<serde_json::Map<_, _>>(),
+        "api": apis.collect::<serde_json::Map<_, _>>(),
+        "grant": grants.collect::<serde_json::Map<_, _>>(),
+    });
+    whole.to_string()
+}
+
+/// SHA-256 in lower-case hex.
+pub(crate) fn digest(form: &str) -> Arc<str> {
+    let hex: String = Sha256::digest(form.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    Arc::from(hex)
+}
+
+fn sorted(texts: &[String]) -> Vec<&String> {
+    let mut texts: Vec<&String> = texts.iter().collect();
+    texts.sort_unstable();
+    texts
+}
+
+fn credential(view: &CredentialView) -> Value {
+    match view {
+        CredentialView::Bearer { token } => json!({ "kind": "bearer", "token": secret(token) }),
+        CredentialView::Header { name, value } => {
+            json!({ "kind": "header", "name": name, "value": secret(value) })
+        }
+        CredentialView::Basic { username, password } => {
+            json!({ "kind": "basic", "username": username, "password": secret(password) })
+        }
+        CredentialView::Query { parameter, value } => {
+            json!({ "kind": "query", "parameter": parameter, "value": secret(value) })
+        }
+        CredentialView::Jwt { algorithm, key, issuer, audience, key_id, scope, ttl_seconds } => json!({
+            "kind": "jwt", "algorithm": algorithm, "key": secret(key), "issuer": issuer, "audience": audience,
+            "key_id": key_id, "scope": scope, "ttl_seconds": ttl_seconds,
+        }),
+    }
+}
+
+fn secret(reference: &SecretReference) -> Value {
+    match reference {
+        SecretReference::File(path) => json!({ "file": path }),
+        SecretReference::Env(name) => json!({ "env": name }),
+        SecretReference::Exec(words) => json!({ "exec": words }),
+        SecretReference::Systemd(name) => json!({ "systemd": name }),
+    }
+}
+
+fn grant(grant: &DraftGrant) -> Value {
+    let view = &grant.view;
+    let rules = |effect: Effect| -> Vec<Value> {
+        let of_effect = grant.rules.iter().filter(|rule| rule.effect == effect);
+        let one = of_effect.map(|rule| {
+            let routes: Vec<String> = rule.routes.iter().map(|route| route.line.canonical()).collect();
+            json!({ "api": rule.api.value, "websocket": rule.websocket, "routes": routes })
+        });
+        one.collect()
+    };
+    json!({
+        "callers": grant.callers,
+        "floor": view.floor,
+        "ttl_seconds": view.ttl_seconds,
+        "expires_unix": view.expires_unix,
+        "calls": view.calls,
+        "per_minute": view.per_minute,
+        "concurrent": view.concurrent,
+        "request_bytes": view.request_bytes,
+        "response_bytes": view.response_bytes,
+        "allow": rules(Effect::Allow),
+        "deny": rules(Effect::Deny),
+    })
+}

@@ -1,0 +1,191 @@
+//! Routes as a tree of path segments. One walk visits every route whose path matches, the most exact ones first.
+
+use std::ops::ControlFlow;
+
+use smallvec::SmallVec;
+
+use super::Route;
+use super::table::LiteralTable;
+use crate::route::PathEnd;
+use crate::route::pattern::Pattern;
+use crate::target::PathView;
+
+/// Whether letter case of literal segments, and a slash at the end, matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Letters {
+    /// For allow rules.
+    Exact,
+    /// For deny rules: many servers ignore case and a slash at the end, and a deny must not be dodged by them.
+    Folded,
+}
+
+#[derive(Debug)]
+pub(crate) struct Trie {
+    letters: Letters,
+    nodes: Vec<Node>,
+    pub(crate) routes: Vec<Route>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    literals: LiteralTable,
+    /// Types and expressions, in the order of the rules.
+    patterns: Vec<(Pattern, u32)>,
+    any: Option<u32>,
+    /// Routes that end here, as indices into `routes`, in the order of the rules.
+    ends: Vec<u32>,
+    ends_with_slash: Vec<u32>,
+    rests: Vec<u32>,
+}
+
+impl Trie {
+    pub(crate) fn new(letters: Letters) -> Self {
+        Self { letters, nodes: vec![Node::default()], routes: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.routes.is_empty()
+    }
+
+    pub(crate) fn add(&mut self, route: Route) {
+        let index = narrow(self.routes.len());
+        let mut at = 0;
+        for segment in &route.line.path.segments {
+            at = self.child(at, segment);
+        }
+        let letters = self.letters;
+        if let Some(node) = self.nodes.get_mut(wide(at)) {
+            match (route.line.path.end, letters) {
+                (PathEnd::Rest, _) => node.rests.push(index),
+                (PathEnd::Slash, Letters::Exact) => node.ends_with_slash.push(index),
+                _ => node.ends.push(index),
+            }
+        }
+        self.routes.push(route);
+    }
+
+    /// The node that `segment` leads to from node `at`, made where it is not there.
+    fn child(&mut self, at: u32, segment: &Pattern) -> u32 {
+        let next = narrow(self.nodes.len());
+        let letters = self.letters;
+        let Some(node) = self.nodes.get_mut(wide(at)) else { return at };
+        let found = match segment {
+            Pattern::Literal(text) => {
+                // A node of its own for a literal: only a node that no `{a|b}` leads to may be shared.
+                let targets = node.literals.entry(folded(text, letters));
+                match targets
+                    .iter()
+                    .copied()
+                    .find(|target| !node.patterns.iter().any(|(_, child)| child == target))
+                {
+                    Some(target) => target,
+                    None => {
+                        targets.push(next);
+                        next
+                    }
+                }
+            }
+            Pattern::OneOf(texts) => match node.patterns.iter().find(|(pattern, _)| pattern == segment) {
+                Some((_, child)) => *child,
+                None => {
+                    // Found through the literals; the entry in `patterns` only marks the node as taken.
+                    node.patterns.push((segment.clone(), next));
+                    for text in texts.iter() {
+                        let targets = node.literals.entry(folded(text, letters));
+                        if !targets.contains(&next) {
+                            targets.push(next);
+                        }
+                    }
+                    next
+                }
+            },
+            Pattern::Any | Pattern::AnyOrEmpty => *node.any.get_or_insert(next),
+            Pattern::Kind(_) | Pattern::Regex(_) => {
+                match node.patterns.iter().find(|(pattern, _)| pattern == segment) {
+                    Some((_, child)) => *child,
+                    None => {
+                        node.patterns.push((segment.clone(), next));
+                        next
+                    }
+                }
+            }
+        };
+        if found == next {
+            self.nodes.push(Node::default());
+        }
+        found
+    }
+
+    /// Visits the routes whose path matches until one is taken.
+    pub(crate) fn find<'t>(
+        &'t self,
+        path: PathView<'_>,
+        mut take: impl FnMut(&'t Route) -> bool,
+    ) -> Option<&'t Route> {
+        let mut visit = |index: u32| match self.routes.get(wide(index)) {
+            Some(route) if take(route) => ControlFlow::Break(route),
+            _ => ControlFlow::Continue(()),
+        };
+        match self.walk(0, path, 0, &mut visit) {
+            ControlFlow::Break(route) => Some(route),
+            ControlFlow::Continue(()) => None,
+        }
+    }
+
+    /// The recursion is as deep as the longest route: at most `ROUTE_SEGMENTS_MAX`.
+    fn walk<'t>(
+        &'t self,
+        at: u32,
+        path: PathView<'_>,
+        depth: usize,
+        visit: &mut impl FnMut(u32) -> ControlFlow<&'t Route>,
+    ) -> ControlFlow<&'t Route> {
+        let Some(node) = self.nodes.get(wide(at)) else { return ControlFlow::Continue(()) };
+        match path.segment(depth) {
+            None => {
+                let slash = path.trailing_slash && self.letters == Letters::Exact;
+                let ends = if slash { &node.ends_with_slash } else { &node.ends };
+                ends.iter().try_for_each(|index| visit(*index))?;
+            }
+            Some(segment) => {
+                for child in self.literal_children(node, segment) {
+                    self.walk(child, path, depth + 1, visit)?;
+                }
+                for (pattern, child) in &node.patterns {
+                    if pattern.literals().is_none() && pattern.matches(segment) {
+                        self.walk(*child, path, depth + 1, visit)?;
+                    }
+                }
+                if let Some(child) = node.any {
+                    self.walk(child, path, depth + 1, visit)?;
+                }
+            }
+        }
+        node.rests.iter().try_for_each(|index| visit(*index))
+    }
+
+    fn literal_children(&self, node: &Node, segment: &[u8]) -> SmallVec<[u32; 4]> {
+        match self.letters {
+            Letters::Exact => SmallVec::from_slice(node.literals.get(segment)),
+            Letters::Folded => {
+                let lower: SmallVec<[u8; 128]> = segment.iter().map(u8::to_ascii_lowercase).collect();
+                SmallVec::from_slice(node.literals.get(&lower))
+            }
+        }
+    }
+}
+
+fn folded(text: &[u8], letters: Letters) -> Box<[u8]> {
+    match letters {
+        Letters::Exact => Box::from(text),
+        Letters::Folded => text.to_ascii_lowercase().into_boxed_slice(),
+    }
+}
+
+fn narrow(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+fn wide(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
+}

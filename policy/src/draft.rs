@@ -1,0 +1,111 @@
+//! The definitions of a policy as read, each with its places: what the checks look at and the compiler takes.
+
+use std::sync::Arc;
+
+use crate::RuleId;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::model::{ApiView, CredentialView, GrantView};
+use crate::origin::Origin;
+use crate::route::RouteLine;
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct At<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
+}
+
+/// Everything that the files of one folder define.
+#[derive(Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) credentials: Vec<DraftCredential>,
+    pub(crate) apis: Vec<DraftApi>,
+    pub(crate) grants: Vec<DraftGrant>,
+    /// Names that were tried to define, also where the definition is broken: a reference to one is no second problem.
+    pub(crate) broken: Vec<(Kind, String)>,
+    pub(crate) diagnostics: Vec<Diagnostic>,
+    pub(crate) routes: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Credential,
+    Api,
+    Grant,
+}
+
+impl Kind {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Credential => "credential",
+            Self::Api => "api",
+            Self::Grant => "grant",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct DraftCredential {
+    pub(crate) name: At<Arc<str>>,
+    pub(crate) view: CredentialView,
+}
+
+#[derive(Debug)]
+pub(crate) struct DraftApi {
+    pub(crate) name: At<Arc<str>>,
+    pub(crate) origins: Vec<At<Origin>>,
+    pub(crate) alias: Option<At<crate::Host>>,
+    pub(crate) credential: Option<At<Arc<str>>>,
+    pub(crate) view: ApiView,
+}
+
+#[derive(Debug)]
+pub(crate) struct DraftGrant {
+    pub(crate) name: At<Arc<str>>,
+    pub(crate) callers: Vec<Arc<str>>,
+    /// The last second of the last day, plus one.
+    pub(crate) expires_unix: Option<i64>,
+    pub(crate) view: GrantView,
+    pub(crate) rules: Vec<DraftRule>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effect {
+    Allow,
+    Deny,
+}
+
+impl Effect {
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// One `[[grant.NAME.allow]]` or `[[grant.NAME.deny]]`.
+#[derive(Debug)]
+pub(crate) struct DraftRule {
+    pub(crate) effect: Effect,
+    pub(crate) api: At<Arc<str>>,
+    pub(crate) websocket: bool,
+    pub(crate) routes: Vec<DraftRoute>,
+}
+
+#[derive(Debug)]
+pub(crate) struct DraftRoute {
+    pub(crate) id: RuleId,
+    pub(crate) line: RouteLine,
+    pub(crate) place: Place,
+}
+
+impl DraftGrant {
+    /// Every route of one effect with its rule.
+    pub(crate) fn routes(&self, effect: Effect) -> impl Iterator<Item = (&DraftRule, &DraftRoute)> {
+        self.rules
+            .iter()
+            .filter(move |rule| rule.effect == effect)
+            .flat_map(|rule| rule.routes.iter().map(move |route| (rule, route)))
+    }
+}

@@ -1,0 +1,223 @@
+//! `[grant.NAME]`: who may call which routes, behind which boundary, how long and how much.
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::Arc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::table::{Fields, Reader, shared};
+use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::draft::{At, DraftGrant, DraftRoute, DraftRule, Effect};
+use crate::limits::ROUTES_MAX;
+use crate::model::GrantView;
+use crate::route::line;
+use crate::suggest::nearest;
+use crate::units::{duration_seconds, end_of_day_unix, size_bytes};
+use crate::{RuleId, Tier};
+
+pub(crate) const GRANT_FIELDS: &[&str] = &["callers", "floor", "ttl", "expires", "budget", "allow", "deny"];
+pub(crate) const BUDGET_FIELDS: &[&str] =
+    &["calls", "per_minute", "concurrent", "request_bytes", "response_bytes"];
+pub(crate) const RULE_FIELDS: &[&str] = &["api", "routes", "websocket"];
+
+const DURATION_HELP: &str = "a whole number above 0 and `s`, `m`, `h` or `d`, for example `\"15m\"`";
+const SIZE_HELP: &str = "a whole number above 0 and `B`, `KiB`, `MiB` or `GiB`, for example `\"1MiB\"`";
+
+pub(super) fn read(
+    reader: &mut Reader<'_, '_>,
+    name: At<Arc<str>>,
+    key: &Spanned<Cow<'_, str>>,
+    table: &DeTable<'_>,
+) -> Option<()> {
+    let fields = Fields::new(reader, table, key.span(), "a grant", GRANT_FIELDS);
+    let callers = callers(reader, &fields);
+    let floor = floor(reader, &fields);
+    let ttl_seconds = fields.measured(reader, "ttl", duration_seconds, DURATION_HELP);
+    let expires_unix = expires(reader, &fields);
+    let mut view = GrantView {
+        name: Arc::clone(&name.value),
+        floor,
+        ttl_seconds,
+        expires_unix,
+        calls: None,
+        per_minute: None,
+        concurrent: None,
+        request_bytes: None,
+        response_bytes: None,
+    };
+    budget(reader, &fields, &mut view);
+    let mut rules = rules(reader, &fields, &name.value, Effect::Allow);
+    rules.extend(self::rules(reader, &fields, &name.value, Effect::Deny));
+    if fields.get("allow").is_none() {
+        let help = "add `[[grant.NAME.allow]]` with `api` and `routes`, or remove the grant";
+        reader.warning(Code::NothingAllowed, key.span(), "the grant allows nothing", help);
+    }
+    reader.draft.grants.push(DraftGrant { name, callers: callers?, expires_unix, view, rules });
+    Some(())
+}
+
+fn callers(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Vec<Arc<str>>> {
+    let texts = fields.required_texts(reader, "callers", "callers = [\"NAME\"]")?;
+    let mut callers = Vec::new();
+    for (text, span) in texts {
+        if text == "*" {
+            let help =
+                "name the callers; `*` is every caller that sandboxd authenticates, also ones added later";
+            reader.warning(Code::WildcardCaller, span, "every authenticated caller may use the grant", help);
+        } else if !is_caller(text) {
+            let message = format!("`{}` is not a caller name", text.escape_debug());
+            reader.error(
+                Code::BadName,
+                span,
+                message,
+                "callers are named as in the callers file of sandboxd, or `*` for all",
+            );
+            continue;
+        }
+        callers.push(Arc::from(text));
+    }
+    callers.sort_unstable();
+    Some(callers)
+}
+
+/// Caller names may be addresses or paths of an identity provider; only what would break a log line is refused.
+fn is_caller(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= 256
+        && !text.contains('*')
+        && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',')
+}
+
+fn floor(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Tier> {
+    let text = fields.text(reader, "floor")?;
+    let tier = Tier::from_word(&text.value);
+    if tier.is_none() {
+        let words = Tier::ALL.map(Tier::word);
+        let help = match nearest(&text.value, words) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("tiers, weakest first: {}", words.join(", ")),
+        };
+        let message = format!("`{}` is not a tier", text.value.escape_debug());
+        reader.push(Diagnostic::error(Code::BadValue, message).at(text.place).help(help));
+    }
+    tier
+}
+
+fn expires(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<i64> {
+    let value = fields.get("expires")?;
+    let DeValue::Datetime(found) = value.get_ref() else {
+        reader.wrong_type(value.span(), "`expires`", "a date", value.get_ref());
+        return None;
+    };
+    match (found.date, found.time) {
+        (Some(date), None) => Some(end_of_day_unix(date.year, date.month, date.day)),
+        _ => {
+            let help = "write the last day on which the grant works, for example `2027-01-31` (it ends at midnight UTC)";
+            reader.error(Code::BadValue, value.span(), "`expires` has a time", help);
+            None
+        }
+    }
+}
+
+fn budget(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, view: &mut GrantView) {
+    let Some(table) = fields.table(reader, "budget") else { return };
+    let header = fields.get("budget").map_or(0..0, Spanned::span);
+    let budget = Fields::new(reader, table, header, "a budget", BUDGET_FIELDS);
+    view.calls = budget.count(reader, "calls");
+    view.per_minute = budget.count(reader, "per_minute");
+    view.concurrent = budget.count(reader, "concurrent");
+    view.request_bytes = budget.measured(reader, "request_bytes", size_bytes, SIZE_HELP);
+    view.response_bytes = budget.measured(reader, "response_bytes", size_bytes, SIZE_HELP);
+}
+
+fn rules(
+    reader: &mut Reader<'_, '_>,
+    fields: &Fields<'_, '_>,
+    grant: &str,
+    effect: Effect,
+) -> Vec<DraftRule> {
+    let key = effect.word();
+    let Some(value) = fields.get(key) else { return Vec::new() };
+    let DeValue::Array(items) = value.get_ref() else {
+        let help = format!("rules are lists of tables: `[[grant.{grant}.{key}]]` with two brackets");
+        reader.error(Code::WrongType, value.span(), format!("`{key}` is not a list of tables"), &help);
+        return Vec::new();
+    };
+    if items.is_empty() {
+        reader.error(
+            Code::EmptyList,
+            value.span(),
+            format!("`{key}` is empty"),
+            "leave it out: what no rule allows is denied",
+        );
+    }
+    let mut rules = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        match item.get_ref() {
+            DeValue::Table(table) => {
+                let header = item.span();
+                rules.extend(rule(reader, table, header, effect, &format!("{grant}.{key}[{index}]")));
+            }
+            other => reader.wrong_type(item.span(), &format!("an entry of `{key}`"), "a table", other),
+        }
+    }
+    rules
+}
+
+fn rule(
+    reader: &mut Reader<'_, '_>,
+    table: &DeTable<'_>,
+    header: Range<usize>,
+    effect: Effect,
+    id: &str,
+) -> Option<DraftRule> {
+    let fields = Fields::new(reader, table, header, "a rule", RULE_FIELDS);
+    let api = fields.required_text(reader, "api", "api = \"NAME\"").map(shared);
+    let websocket = fields.flag(reader, "websocket");
+    if websocket && effect == Effect::Deny {
+        let span = fields.get("websocket").map_or(0..0, Spanned::span);
+        reader.error(Code::BadValue, span, "a deny rule covers websockets anyway", "leave `websocket` out");
+    }
+    let texts = fields.required_texts(reader, "routes", "routes = [\"GET /v1/items/{int}\"]")?;
+    let mut routes = Vec::new();
+    for (index, (text, span)) in texts.into_iter().enumerate() {
+        let id = RuleId(Arc::from(format!("{id}.routes[{index}]")));
+        routes.extend(route(reader, text, span, id));
+    }
+    Some(DraftRule { effect, api: api?, websocket, routes })
+}
+
+fn route(reader: &mut Reader<'_, '_>, text: &str, span: Range<usize>, id: RuleId) -> Option<DraftRoute> {
+    reader.draft.routes += 1;
+    if reader.draft.routes == ROUTES_MAX + 1 {
+        reader.error(
+            Code::TooLarge,
+            span.clone(),
+            format!("more than {ROUTES_MAX} routes"),
+            "use `*` and `**`",
+        );
+    }
+    let (line, problems) = line::parse(text);
+    for problem in problems {
+        let place = reader.place(inside(reader.file.text, &span, text, problem.span));
+        let mut diagnostic = match problem.severity {
+            Severity::Error => Diagnostic::error(problem.code, problem.message),
+            Severity::Warning => Diagnostic::warning(problem.code, problem.message),
+        };
+        diagnostic.help = problem.help;
+        reader.push(diagnostic.at(place));
+    }
+    let place = reader.place(span);
+    line.map(|line| DraftRoute { id, line, place })
+}
+
+/// A range inside a quoted text as a range of the file, where the text stands there as it is (no escapes).
+fn inside(file: &str, quoted: &Range<usize>, text: &str, part: Range<usize>) -> Range<usize> {
+    let start = quoted.start + 1;
+    match file.get(start..start + text.len()) {
+        Some(found) if found == text => start + part.start..start + part.end.max(part.start + 1),
+        _ => quoted.clone(),
+    }
+}

@@ -1,0 +1,157 @@
+//! Queries of a route line and of a request.
+//!
+//! An allow rule lists what may be there; a deny rule lists what must not be there, whatever else is.
+
+use super::pattern::{Decoded, Pattern, escape_into};
+use crate::limits::QUERY_PARAMETERS_MAX;
+
+/// What a query must look like.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum QueryPattern {
+    /// No `?` in the line: no parameters.
+    None,
+    /// `?*`
+    Any,
+    Listed(Listed),
+}
+
+/// `?a={int}&b!&*`
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Listed {
+    /// Sorted by name, each once, at most `QUERY_PARAMETERS_MAX`.
+    pub(crate) parameters: Vec<Parameter>,
+    /// `&*`: other parameters pass too.
+    pub(crate) others: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Parameter {
+    /// Decoded.
+    pub(crate) name: Box<[u8]>,
+    pub(crate) value: Pattern,
+    pub(crate) required: bool,
+}
+
+impl QueryPattern {
+    /// For allow rules: listed parameters only, each at most once, required ones there.
+    pub(crate) fn allow(&self, query: Option<&str>) -> bool {
+        let query = query.unwrap_or_default();
+        match self {
+            Self::Any => true,
+            Self::None => query.is_empty(),
+            Self::Listed(listed) => listed.allow(query),
+        }
+    }
+
+    /// For deny rules: every listed parameter is there with such a value. No list: always.
+    pub(crate) fn deny(&self, query: Option<&str>) -> bool {
+        match self {
+            Self::Any | Self::None => true,
+            Self::Listed(listed) => {
+                listed.parameters.iter().all(|parameter| parameter.denies(query.unwrap_or_default()))
+            }
+        }
+    }
+
+    pub(crate) fn canonical(&self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Any => "?*".to_owned(),
+            Self::Listed(listed) => {
+                let mut out = String::new();
+                for parameter in &listed.parameters {
+                    out.push(if out.is_empty() { '?' } else { '&' });
+                    escape_into(&parameter.name, &mut out);
+                    if parameter.required {
+                        out.push('!');
+                    }
+                    if parameter.value != Pattern::AnyOrEmpty {
+                        out.push('=');
+                        parameter.value.write_canonical(&mut out);
+                    }
+                }
+                if listed.others {
+                    out.push_str("&*");
+                }
+                out
+            }
+        }
+    }
+}
+
+const _: () = assert!(QUERY_PARAMETERS_MAX <= 64, "one bit of a u64 each");
+
+impl Listed {
+    pub(crate) fn find(&self, name: &[u8]) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| *parameter.name == *name)
+    }
+
+    fn allow(&self, query: &str) -> bool {
+        let mut seen: u64 = 0;
+        if !query.is_empty() {
+            for pair in query.as_bytes().split(|byte| *byte == b'&') {
+                let (name, value) = split_pair(pair);
+                let named = self.parameters.iter().position(|parameter| is_name(name, &parameter.name));
+                match named.and_then(|at| self.parameters.get(at).map(|parameter| (at, parameter))) {
+                    Some((at, parameter)) => {
+                        let bit = 1 << at;
+                        if seen & bit != 0 || !parameter.allows(value) {
+                            return false;
+                        }
+                        seen |= bit;
+                    }
+                    None if self.others && !has_semicolon(pair) => {}
+                    None => return false,
+                }
+            }
+        }
+        self.parameters.iter().enumerate().all(|(at, parameter)| !parameter.required || seen & (1 << at) != 0)
+    }
+}
+
+impl Parameter {
+    /// SECURITY: `;` separates parameters for some servers, and `+` is a space for some: a listed value must match in
+    /// every reading. Guarded by ATTACKS A46.
+    fn allows(&self, value: &[u8]) -> bool {
+        if has_semicolon(value) || !self.value.matches_decoded(Decoded::form(value)) {
+            return false;
+        }
+        // A literal `+` is compared as a space on both sides; an expression must hold for both readings.
+        !matches!(self.value, Pattern::Regex(_))
+            || !value.contains(&b'+')
+            || self.value.matches_decoded(Decoded::of(value))
+    }
+
+    fn denies(&self, query: &str) -> bool {
+        query.as_bytes().split(|byte| matches!(byte, b'&' | b';')).filter(|pair| !pair.is_empty()).any(
+            |pair| {
+                let (name, value) = split_pair(pair);
+                let same_name = |text: Decoded<'_>| {
+                    text.map(|byte| byte.to_ascii_lowercase())
+                        .eq(self.name.iter().map(u8::to_ascii_lowercase))
+                };
+                if !same_name(Decoded::form(name)) && !same_name(Decoded::of(name)) {
+                    return false;
+                }
+                let readings: [smallvec::SmallVec<[u8; 64]>; 2] =
+                    [Decoded::form(value).collect(), Decoded::of(value).collect()];
+                readings.iter().any(|reading| self.value.matches_folded(reading))
+            },
+        )
+    }
+}
+
+fn split_pair(pair: &[u8]) -> (&[u8], &[u8]) {
+    match pair.iter().position(|byte| *byte == b'=') {
+        Some(at) => (pair.get(..at).unwrap_or_default(), pair.get(at + 1..).unwrap_or_default()),
+        None => (pair, &[]),
+    }
+}
+
+fn is_name(raw: &[u8], name: &[u8]) -> bool {
+    Decoded::form(raw).eq(name.iter().copied())
+}
+
+fn has_semicolon(raw: &[u8]) -> bool {
+    raw.contains(&b';')
+}

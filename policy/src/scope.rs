@@ -1,0 +1,120 @@
+//! The first two questions: may this caller use these grants, and does a run's grants reach this destination?
+
+use std::sync::Arc;
+
+use crate::compiled::Grant;
+use crate::limits::GRANTS_PER_RUN_MAX;
+use crate::{DestinationQuestion, Host, Policy, Reason, Refusal, Route, RunScope, ScopeQuestion};
+
+impl Policy {
+    /// Resolves the grants that a run asks for. A run without grants has a scope too, which reaches nothing.
+    ///
+    /// # Errors
+    /// `GrantNotAvailable` for a grant that does not exist or is not the caller's (the same answer, so that nobody can
+    /// list grants), `GrantExpired` and `FloorNotMet` for one that is the caller's.
+    pub fn scope(&self, question: &ScopeQuestion<'_>) -> Result<RunScope, Refusal> {
+        let mut indices = Vec::new();
+        if question.grants.len() > GRANTS_PER_RUN_MAX {
+            return Err(Reason::GrantNotAvailable.into());
+        }
+        for name in question.grants {
+            indices.push(self.available(name, question)?);
+        }
+        indices.sort_unstable();
+        indices.dedup();
+        let grants: Vec<&Grant> =
+            indices.iter().filter_map(|index| self.compiled.grants.get(*index)).collect();
+        let floor = grants.iter().filter_map(|grant| grant.view.floor).max();
+        if let (Some(tier), Some(floor)) = (question.tier, floor)
+            && tier < floor
+        {
+            return Err(Reason::FloorNotMet.into());
+        }
+        let apis = self.reached(&grants);
+        let sites =
+            self.compiled.sites.iter().filter(|site| site.allowing.iter().any(|api| apis.contains(api)));
+        let mut ports: Vec<u16> = sites.map(|site| site.origin.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        Ok(RunScope {
+            policy_digest: Arc::clone(&self.digest),
+            caller: question.caller.map(Arc::from),
+            ttl_seconds: grants.iter().filter_map(|grant| grant.view.ttl_seconds).min(),
+            floor,
+            names: self.names(&apis).into(),
+            ports: ports.into(),
+            grants: indices.into(),
+            apis: apis.into(),
+        })
+    }
+
+    fn available(&self, name: &str, question: &ScopeQuestion<'_>) -> Result<usize, Refusal> {
+        let caller = question.caller.ok_or(Reason::GrantNotAvailable)?;
+        let index = *self.compiled.grant_names.get(name).ok_or(Reason::GrantNotAvailable)?;
+        let grant = self.compiled.grants.get(index).ok_or(Reason::GrantNotAvailable)?;
+        let named = grant.callers.iter().any(|allowed| **allowed == *caller || **allowed == *"*");
+        if !named {
+            return Err(Reason::GrantNotAvailable.into());
+        }
+        if grant.is_expired(question.now_unix) {
+            return Err(Reason::GrantExpired.into());
+        }
+        Ok(index)
+    }
+
+    fn reached(&self, grants: &[&Grant]) -> Vec<usize> {
+        let allowing = grants.iter().flat_map(|grant| &grant.rules).filter(|rules| !rules.allow.is_empty());
+        let mut apis: Vec<usize> = allowing.map(|rules| rules.api).collect();
+        apis.sort_unstable();
+        apis.dedup();
+        apis
+    }
+
+    fn names(&self, apis: &[usize]) -> Vec<Host> {
+        let mut names = Vec::new();
+        for api in apis.iter().filter_map(|api| self.compiled.apis.get(*api)) {
+            let shown = api.origins.iter().filter(|_| !api.view.hidden).map(|origin| &origin.host);
+            names.extend(shown.chain(&api.view.alias).cloned());
+        }
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whether some grant of the run reaches this host and port.
+    ///
+    /// # Errors
+    /// `PortNotGranted` where the host is granted on other ports, `HostNotGranted` otherwise; `PolicyUnavailable` for a
+    /// scope that another policy made.
+    pub fn destination(&self, question: &DestinationQuestion<'_>) -> Result<Route, Refusal> {
+        if !self.made(&question.scope.policy_digest) {
+            return Err(Reason::PolicyUnavailable.into());
+        }
+        let ports = self.compiled.hosts.get(question.host).ok_or(Reason::HostNotGranted)?;
+        let mut host_is_granted = false;
+        for &(port, index) in ports {
+            let Some(site) = self.compiled.sites.get(index) else { continue };
+            let Some(api) = site.allowing.iter().find(|api| question.scope.apis.contains(api)) else {
+                continue;
+            };
+            host_is_granted = true;
+            if port == question.port
+                && let Some(api) = self.compiled.apis.get(*api)
+            {
+                return Ok(Route {
+                    api: Arc::clone(&api.view.name),
+                    host: site.origin.host.clone(),
+                    port: site.origin.port,
+                    site: index,
+                    policy_digest: Arc::clone(&self.digest),
+                });
+            }
+        }
+        let reason = if host_is_granted { Reason::PortNotGranted } else { Reason::HostNotGranted };
+        Err(reason.into())
+    }
+
+    pub(crate) fn made(&self, digest: &Arc<str>) -> bool {
+        Arc::ptr_eq(&self.digest, digest) || self.digest == *digest
+    }
+}
