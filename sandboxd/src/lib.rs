@@ -4,6 +4,15 @@
 //! floor -> open the gate at the broker -> release the code -> collect -> close the gate -> destroy the boundary.
 //! Nothing of the guest's traffic and no credential is ever in this process.
 
+pub mod admission;
+pub mod api;
+pub mod callers;
 pub mod child;
+pub mod cli;
+pub mod config;
+pub mod control_client;
 pub mod job;
+pub mod launch;
+pub mod limits;
+pub mod placement;
 pub mod provider;

@@ -1,5 +1,7 @@
 //! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
 
+mod start;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
+pub use self::start::{Kind, RunLimits, start};
 use crate::job::{Job, Outcome, OutputSink};
 
 /// What a provider says of itself before any run.

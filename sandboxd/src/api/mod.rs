@@ -1,0 +1,52 @@
+//! plimsoll.v1 over Connect: the daemon's way in for programs.
+//!
+//! `server` takes connections; `exchange` is the one outermost layer of every answer (request-id echo, panics);
+//! `route` picks the procedure and checks everything about the HTTP request; `body` reads it; one file per
+//! procedure answers it. `refuse` is the one table from our refusals to wire errors.
+
+mod body;
+mod describe;
+mod exchange;
+mod refuse;
+mod route;
+mod run;
+mod server;
+mod session;
+
+use std::sync::{Arc, RwLock};
+
+use crate::callers::Callers;
+use crate::launch::Launcher;
+
+pub use exchange::answer;
+pub(crate) use refuse::chain;
+pub use server::{ServeError, serve};
+
+/// Who is let in.
+#[derive(Debug)]
+pub enum Doorkeeper {
+    /// Bearer tokens of the callers file; the file is replaced as a whole on reload.
+    Tokens(RwLock<Arc<Callers>>),
+    /// Everybody, as one anonymous caller without a right to any grant.
+    DangerAnybody,
+}
+
+impl Doorkeeper {
+    pub fn tokens(callers: Callers) -> Self {
+        Self::Tokens(RwLock::new(Arc::new(callers)))
+    }
+
+    /// Replaces the callers. Runs in progress go on.
+    pub fn replace(&self, callers: Callers) {
+        if let Self::Tokens(current) = self {
+            *current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(callers);
+        }
+    }
+}
+
+/// What every exchange needs.
+#[derive(Debug)]
+pub struct App {
+    pub launcher: Launcher,
+    pub doorkeeper: Doorkeeper,
+}

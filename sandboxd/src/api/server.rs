@@ -1,0 +1,102 @@
+//! Takes connections: HTTP/1.1 and HTTP/2 with prior knowledge on one port, bounded in number, until told to stop.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use hyper_util::server::graceful::GracefulShutdown;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::{App, answer};
+use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS, MAX_HEAD_BYTES, SHUTDOWN_GRACE};
+
+/// Why the server ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot accept connections")]
+    Accept(#[source] std::io::Error),
+}
+
+/// Serves until `stop` resolves, then lets active exchanges end within the grace time and cuts the rest: their runs
+/// are dropped, which kills them.
+pub async fn serve(
+    app: Arc<App>,
+    listener: TcpListener,
+    stop: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let graceful = GracefulShutdown::new();
+    let mut connections = tokio::task::JoinSet::new();
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = accept(&listener, &places) => accepted,
+            () = &mut stop => break,
+        };
+        let (stream, place) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) => return Err(ServeError::Accept(error)),
+        };
+        // Small answers must not wait for the client's delayed acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let connection = connection(Arc::clone(&app), stream, &graceful);
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
+        while connections.try_join_next().is_some() {}
+    }
+    drop(listener);
+    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "runs were cut at the end of the grace time");
+    }
+    connections.shutdown().await;
+    Ok(())
+}
+
+async fn accept(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, place))
+}
+
+/// Errors that say nothing about the listener: the client was gone again, or descriptors are short for a moment.
+fn is_of_one_connection(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
+}
+
+fn connection(
+    app: Arc<App>,
+    stream: TcpStream,
+    graceful: &GracefulShutdown,
+) -> impl Future<Output = ()> + Send + use<> {
+    let service = service_fn(move |request: hyper::Request<Incoming>| {
+        let app = Arc::clone(&app);
+        async move { Ok::<_, std::convert::Infallible>(answer(app, request).await) }
+    });
+    let mut builder = Builder::new(TokioExecutor::new());
+    // A client that closes its connection gives its run up: without half-close hyper then drops the service.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES * 4);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+        .max_concurrent_streams(64)
+        .keep_alive_interval(HEAD_TIMEOUT);
+    let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+    let watched = graceful.watch(connection);
+    async move {
+        if let Err(error) = watched.await {
+            tracing::debug!(error = error.to_string(), "a connection ended with an error");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `sandboxd serve`: everything that may fail is tried before the first request is taken.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use freeboard_policy::Tier;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::{Exit, Failure, put, say, start};
+use crate::api::{App, Doorkeeper, serve};
+use crate::callers::Callers;
+use crate::config::{Config, Flags};
+use crate::launch::Launcher;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    flags: Flags,
+    /// Address of the API, loopback only
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<SocketAddr>,
+    /// The callers file
+    #[arg(long, value_name = "FILE")]
+    callers: Option<std::path::PathBuf>,
+    /// Print the configuration that holds, each value with where it came from, and end
+    #[arg(long)]
+    print_config: bool,
+    /// Let everybody on this host run code, without a token and without grants
+    #[arg(long)]
+    danger_without_tokens: bool,
+}
+
+/// Why the daemon does not start.
+#[derive(Debug, thiserror::Error)]
+enum ServeFailure {
+    #[error("no callers file; make one with `sandboxd callers create NAME`, or name it with --callers")]
+    NoCallers,
+    #[error("provider `{name}` does not start")]
+    Provider {
+        name: &'static str,
+        #[source]
+        source: crate::provider::CreateError,
+    },
+    #[error("no provider here reaches the floor `{floor}`")]
+    Floor { floor: Tier },
+    #[error("cannot listen on {address}")]
+    Listen {
+        address: SocketAddr,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
+    let mut flags = arguments.flags.clone();
+    flags.listen = arguments.listen;
+    flags.callers.clone_from(&arguments.callers);
+    let config = start::configuration(&flags)?;
+    if arguments.print_config {
+        put(&config.to_string());
+        return Ok(Exit::Success);
+    }
+    super::log("info");
+    let doorkeeper = doorkeeper(&arguments, &config)?;
+    let launcher = launcher(&config)?;
+    let app = Arc::new(App { launcher, doorkeeper });
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(app, &config))?;
+    Ok(Exit::Success)
+}
+
+fn doorkeeper(arguments: &Arguments, config: &Config) -> Result<Doorkeeper, Failure> {
+    if arguments.danger_without_tokens {
+        tracing::warn!("everybody on this host may run code here: --danger-without-tokens");
+        return Ok(Doorkeeper::DangerAnybody);
+    }
+    let file = config.callers.value.as_deref().ok_or(ServeFailure::NoCallers)?;
+    Ok(Doorkeeper::tokens(Callers::load(file)?))
+}
+
+/// Starts every configured provider; one that does not start keeps the daemon from serving.
+fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
+    let kinds = &config.providers.value;
+    if kinds.is_empty() {
+        tracing::warn!("no provider is configured (`providers` or SANDBOX_PROVIDER): nothing will run");
+    }
+    let (providers, failed) = start::providers(kinds, config);
+    if let Some(failed) = failed.into_iter().next() {
+        return Err(ServeFailure::Provider { name: failed.kind.name(), source: failed.error });
+    }
+    for provider in &providers {
+        let description = provider.describe();
+        tracing::info!(provider = description.name, tier = %description.tier, "provider started");
+    }
+    let launcher = start::launcher(config, providers);
+    let reached = launcher.descriptions().iter().map(|description| description.tier).max();
+    match config.min_isolation.value {
+        Some(floor) if reached.is_none_or(|tier| tier < floor) => Err(ServeFailure::Floor { floor }),
+        _ => Ok(launcher),
+    }
+}
+
+async fn run(app: Arc<App>, config: &Config) -> Result<(), Failure> {
+    let address = config.listen.value;
+    let failed = |source| ServeFailure::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let stop = Signals::new()?;
+    let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
+    tracing::info!(broker = ?config.broker.value, "serving on http://{address}");
+    let served = serve(app, listener, stop.wait()).await;
+    reload.abort();
+    served?;
+    say("sandboxd: stopped");
+    Ok(())
+}
+
+/// SIGTERM and SIGINT end the daemon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn wait(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+        tracing::info!("stopping: no new runs; active ones have {:?}", crate::limits::SHUTDOWN_GRACE);
+    }
+}
+
+/// SIGHUP reads the callers file again; a file that cannot be used changes nothing.
+async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
+    while hangup.recv().await.is_some() {
+        let Some(file) = config.callers.value.as_deref() else { continue };
+        match Callers::load(file) {
+            Ok(callers) => {
+                tracing::info!(callers = callers.entries().len(), "callers reloaded");
+                app.doorkeeper.replace(callers);
+            }
+            Err(error) => tracing::error!(error = crate::api::chain(&error), "the old callers stay"),
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! What holds: every option with its value and where it came from.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use freeboard_policy::Tier;
+
+use super::load::{ConfigError, Environment};
+use super::schema::Schema;
+use crate::admission::Limits;
+use crate::limits::{DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE};
+use crate::provider::{Kind, RunLimits};
+
+/// Where a value came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(PathBuf),
+    Variable(&'static str),
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Variable(name) => write!(f, "variable {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting<T> {
+    pub value: T,
+    pub from: Origin,
+}
+
+/// Options of the command line that lie over the file.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Flags {
+    /// Configuration file (default: /etc/freeboard/freeboard.toml, or that of the user)
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Providers that may run code: wasm, native
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub provider: Vec<String>,
+    /// Weakest tier that any run may have
+    #[arg(long, value_name = "TIER")]
+    pub min_isolation: Option<String>,
+    /// Control socket of the broker
+    #[arg(long, value_name = "SOCKET")]
+    pub broker: Option<PathBuf>,
+    /// Of `serve` alone, which has flags of its own for these two.
+    #[arg(skip)]
+    pub listen: Option<SocketAddr>,
+    #[arg(skip)]
+    pub callers: Option<PathBuf>,
+}
+
+/// The checked configuration.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub listen: Setting<SocketAddr>,
+    pub providers: Setting<Vec<Kind>>,
+    pub min_isolation: Setting<Option<Tier>>,
+    pub broker: Setting<Option<PathBuf>>,
+    pub callers: Setting<Option<PathBuf>>,
+    pub max_concurrent: Setting<u32>,
+    pub max_concurrent_per_caller: Setting<u32>,
+    pub rate_per_minute: Setting<u32>,
+    pub memory_mib: Setting<u32>,
+    pub cpus: Setting<f64>,
+    pub pids: Setting<u32>,
+    pub disk_mib: Setting<u32>,
+}
+
+/// Lays the layers over each other: the first that is there holds.
+struct Layers<'a> {
+    file: Option<&'a Path>,
+}
+
+impl Layers<'_> {
+    fn pick<T>(&self, flag: Option<(T, &'static str)>, variable: Option<(T, &'static str)>, file: Option<T>, default: T) -> Setting<T> {
+        let file_origin = || self.file.map_or(Origin::Default, |path| Origin::File(path.to_owned()));
+        match (flag, variable, file) {
+            (Some((value, name)), _, _) => Setting { value, from: Origin::Flag(name) },
+            (None, Some((value, name)), _) => Setting { value, from: Origin::Variable(name) },
+            (None, None, Some(value)) => Setting { value, from: file_origin() },
+            (None, None, None) => Setting { value: default, from: Origin::Default },
+        }
+    }
+
+    fn file<T>(&self, file: Option<T>, default: T) -> Setting<T> {
+        self.pick(None, None, file, default)
+    }
+}
+
+impl Config {
+    pub(super) fn resolve(
+        flags: &Flags,
+        environment: &Environment,
+        schema: &Schema,
+        source: Option<&Path>,
+    ) -> Result<Self, ConfigError> {
+        let layers = Layers { file: source };
+        let default_listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 8746));
+        let listen = layers.pick(flags.listen.map(|address| (address, "--listen")), None, schema.listen, default_listen);
+        // SECURITY: the API is clear text with bearer tokens. Guarded by refuses_to_listen_beyond_loopback.
+        if !listen.value.ip().is_loopback() {
+            return Err(value("listen", listen.value, "the API is clear text, so it listens on loopback only; put a TLS proxy in front"));
+        }
+        let from_variable = environment.sandbox_provider.as_deref().map(|names| names.split(',').map(str::trim).map(str::to_owned).collect());
+        let names = layers.pick(
+            (!flags.provider.is_empty()).then(|| (flags.provider.clone(), "--provider")),
+            from_variable.map(|names: Vec<String>| (names, "SANDBOX_PROVIDER")),
+            schema.providers.clone(),
+            Vec::new(),
+        );
+        let floor = layers.pick(
+            flags.min_isolation.clone().map(|word| (Some(word), "--min-isolation")),
+            environment.sandbox_min_isolation.clone().map(|word| (Some(word), "SANDBOX_MIN_ISOLATION")),
+            schema.min_isolation.clone().map(Some),
+            None,
+        );
+        let default_broker = environment.runtime_folder().map(|folder| folder.join("control.sock")).filter(|socket| socket.exists());
+        let default_callers = environment.config_folder().map(|folder| folder.join("callers.toml"));
+        let max_concurrent = at_least_one("max_concurrent", layers.file(schema.max_concurrent, DEFAULT_CONCURRENT))?;
+        let half = max_concurrent.value.div_ceil(2);
+        Ok(Self {
+            listen,
+            providers: providers(names)?,
+            min_isolation: tier(floor)?,
+            broker: layers.pick(flags.broker.clone().map(|path| (Some(path), "--broker")), None, schema.broker.clone().map(Some), default_broker),
+            callers: layers.pick(
+                flags.callers.clone().map(|path| (Some(path), "--callers")),
+                None,
+                schema.callers.clone().map(Some),
+                default_callers,
+            ),
+            max_concurrent_per_caller: at_least_one(
+                "max_concurrent_per_caller",
+                layers.file(schema.max_concurrent_per_caller, half),
+            )?,
+            max_concurrent,
+            rate_per_minute: layers.file(schema.rate_per_minute, DEFAULT_RATE_PER_MINUTE),
+            memory_mib: at_least_one("memory_mib", layers.file(schema.memory_mib, 256))?,
+            cpus: cpus(layers.file(schema.cpus, 1.0))?,
+            pids: at_least_one("pids", layers.file(schema.pids, 256))?,
+            disk_mib: at_least_one("disk_mib", layers.file(schema.disk_mib, 128))?,
+        })
+    }
+
+    pub fn admission(&self) -> Limits {
+        Limits {
+            concurrent: self.max_concurrent.value,
+            concurrent_per_caller: self.max_concurrent_per_caller.value,
+            rate_per_minute: self.rate_per_minute.value,
+        }
+    }
+
+    pub fn run_limits(&self) -> RunLimits {
+        RunLimits {
+            memory_mib: self.memory_mib.value,
+            cpus: self.cpus.value,
+            pids: self.pids.value,
+            disk_mib: self.disk_mib.value,
+            concurrent: self.max_concurrent.value,
+        }
+    }
+}
+
+fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) -> ConfigError {
+    ConfigError::Value { option, value: value.to_string(), problem }
+}
+
+fn at_least_one(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
+    if setting.value == 0 { Err(value(option, 0, "it must be at least 1")) } else { Ok(setting) }
+}
+
+fn cpus(setting: Setting<f64>) -> Result<Setting<f64>, ConfigError> {
+    let good = setting.value.is_finite() && (0.01..=1024.0).contains(&setting.value);
+    if good { Ok(setting) } else { Err(value("cpus", setting.value, "it must be between 0.01 and 1024")) }
+}
+
+fn providers(names: Setting<Vec<String>>) -> Result<Setting<Vec<Kind>>, ConfigError> {
+    let mut kinds = Vec::new();
+    for name in &names.value {
+        let kind = Kind::from_name(name).ok_or_else(|| value("providers", name, "known are `wasm` and `native`"))?;
+        if kinds.contains(&kind) {
+            return Err(value("providers", name, "it is there twice"));
+        }
+        kinds.push(kind);
+    }
+    Ok(Setting { value: kinds, from: names.from })
+}
+
+fn tier(word: Setting<Option<String>>) -> Result<Setting<Option<Tier>>, ConfigError> {
+    let tier = match &word.value {
+        None => None,
+        Some(text) => Some(Tier::from_word(text).ok_or_else(|| {
+            value("min_isolation", text, "it is one of process, container, kernel, vm")
+        })?),
+    };
+    Ok(Setting { value: tier, from: word.from })
+}
+
+impl fmt::Display for Config {
+    /// As TOML, each line with where its value came from.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn line<T>(f: &mut fmt::Formatter<'_>, name: &str, setting: &Setting<T>, text: Option<String>) -> fmt::Result {
+            match text {
+                Some(text) => writeln!(f, "{name} = {text}  # {}", setting.from),
+                None => writeln!(f, "# {name} is not set  # {}", setting.from),
+            }
+        }
+        let quoted = |text: &dyn fmt::Display| format!("{:?}", text.to_string());
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| quoted(&path.display()));
+        writeln!(f, "[sandboxd]")?;
+        line(f, "listen", &self.listen, Some(quoted(&self.listen.value)))?;
+        let names: Vec<&str> = self.providers.value.iter().map(|kind| kind.name()).collect();
+        line(f, "providers", &self.providers, Some(format!("{names:?}")))?;
+        line(f, "min_isolation", &self.min_isolation, self.min_isolation.value.map(|tier| quoted(&tier)))?;
+        line(f, "broker", &self.broker, path(&self.broker.value))?;
+        line(f, "callers", &self.callers, path(&self.callers.value))?;
+        let numbers = [
+            ("max_concurrent", &self.max_concurrent),
+            ("max_concurrent_per_caller", &self.max_concurrent_per_caller),
+            ("rate_per_minute", &self.rate_per_minute),
+            ("memory_mib", &self.memory_mib),
+            ("pids", &self.pids),
+            ("disk_mib", &self.disk_mib),
+        ];
+        for (name, setting) in numbers {
+            line(f, name, setting, Some(setting.value.to_string()))?;
+        }
+        line(f, "cpus", &self.cpus, Some(format!("{:?}", self.cpus.value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::load;
+    use super::*;
+
+    fn user() -> Environment {
+        Environment { home: Some("/home/u".into()), ..Environment::default() }
+    }
+
+    fn with(text: &str) -> Result<Config, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("freeboard.toml");
+        std::fs::write(&path, text).unwrap();
+        load(&Flags { config: Some(path), ..Flags::default() }, &user())
+    }
+
+    #[test]
+    fn nothing_runs_by_default() {
+        let config = load(&Flags::default(), &Environment { home: None, ..user() }).unwrap();
+        assert!(config.providers.value.is_empty());
+        assert_eq!(config.providers.from, Origin::Default);
+        assert_eq!(config.listen.value.to_string(), "127.0.0.1:8746");
+    }
+
+    #[test]
+    fn flags_lie_over_variables_over_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("freeboard.toml");
+        std::fs::write(&path, "[broker]\nanything = 1\n[sandboxd]\nproviders = [\"wasm\"]\nmin_isolation = \"process\"\n").unwrap();
+        let mut flags = Flags { config: Some(path.clone()), ..Flags::default() };
+        let mut environment = user();
+        let config = load(&flags, &environment).unwrap();
+        assert_eq!(config.providers, Setting { value: vec![Kind::Wasm], from: Origin::File(path) });
+        environment.sandbox_provider = Some("native, wasm".into());
+        environment.sandbox_min_isolation = Some("container".into());
+        let config = load(&flags, &environment).unwrap();
+        assert_eq!(config.providers.value, [Kind::Native, Kind::Wasm]);
+        assert_eq!(config.min_isolation.value, Some(Tier::Container));
+        assert_eq!(config.min_isolation.from, Origin::Variable("SANDBOX_MIN_ISOLATION"));
+        flags.provider = vec!["native".into()];
+        let config = load(&flags, &environment).unwrap();
+        assert_eq!(config.providers, Setting { value: vec![Kind::Native], from: Origin::Flag("--provider") });
+        let printed = config.to_string();
+        assert!(printed.contains("providers = [\"native\"]  # flag --provider"), "{printed}");
+    }
+
+    #[test]
+    fn refuses_to_listen_beyond_loopback() {
+        assert!(with("[sandboxd]\nlisten = \"0.0.0.0:8746\"\n").is_err());
+        assert!(with("[sandboxd]\nlisten = \"[::1]:8746\"\n").is_ok());
+    }
+
+    #[test]
+    fn refuses_what_it_does_not_know() {
+        let bad = [
+            "[sandboxd]\nprovider = [\"wasm\"]\n",
+            "[sandboxed]\n",
+            "listen = 1\n",
+            "[sandboxd]\nproviders = [\"docker\"]\n",
+            "[sandboxd]\nproviders = [\"wasm\", \"wasm\"]\n",
+            "[sandboxd]\nmin_isolation = \"Container\"\n",
+            "[sandboxd]\nmin_isolation = \"none\"\n",
+            "[sandboxd]\nmax_concurrent = 0\n",
+            "[sandboxd]\nmax_concurrent = -1\n",
+            "[sandboxd]\nmemory_mib = 0\n",
+            "[sandboxd]\ncpus = 0\n",
+            "[sandboxd]\ncpus = nan\n",
+            "[sandboxd]\nlisten = \"8746\"\n",
+            "[sandboxd",
+        ];
+        for text in bad {
+            assert!(with(text).is_err(), "{text}");
+        }
+        let error = with("[sandboxd]\n\nprovider = 1\n").unwrap_err().to_string();
+        assert!(error.contains("line 3") && error.contains("provider"), "{error}");
+    }
+
+    #[test]
+    fn a_named_file_must_exist() {
+        let flags = Flags { config: Some("/nonexistent/freeboard.toml".into()), ..Flags::default() };
+        assert!(matches!(load(&flags, &user()), Err(ConfigError::Read { .. })));
+    }
+}

@@ -1,0 +1,41 @@
+//! The `[sandboxd]` table of `freeboard.toml` as people write it. The doc comments are the reference text.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What `sandboxd` reads of `freeboard.toml`.
+#[derive(Debug, Clone, Default, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Schema {
+    /// Address of the API. Clear text, so only a loopback address is taken; put a TLS proxy in front for others.
+    /// Default `127.0.0.1:8746`.
+    pub listen: Option<SocketAddr>,
+    /// Providers that may run code, in order of preference: `wasm`, `native`. Without one `serve` describes itself and
+    /// runs nothing. Default: none. `SANDBOX_PROVIDER` (names separated by commas) takes its place.
+    pub providers: Option<Vec<String>>,
+    /// The weakest tier that any run may have: `process`, `container`, `kernel` or `vm`. `serve` does not start when no
+    /// provider reaches it. Default: none. `SANDBOX_MIN_ISOLATION` takes its place.
+    pub min_isolation: Option<String>,
+    /// Control socket of the broker. Without one, runs have no network at all and no run can have a grant. Default:
+    /// `/run/freeboard/control.sock` (root) or `$XDG_RUNTIME_DIR/freeboard/control.sock`, where that socket exists.
+    pub broker: Option<PathBuf>,
+    /// File of the callers, made by `sandboxd callers create`. Default `/etc/freeboard/callers.toml` (root) or
+    /// `$XDG_CONFIG_HOME/freeboard/callers.toml`.
+    pub callers: Option<PathBuf>,
+    /// Runs at once; one more is refused with `capacity`. Default 8: each may use a whole CPU and its memory limit.
+    pub max_concurrent: Option<u32>,
+    /// Runs at once of one caller. Default: half of `max_concurrent`, so that one caller cannot lock out the others.
+    pub max_concurrent_per_caller: Option<u32>,
+    /// Runs per minute of one caller, also the burst; 0 = no limit. Default 120.
+    pub rate_per_minute: Option<u32>,
+    /// Memory of one run in MiB. Default 256; a run that needs more is killed and ends with 137.
+    pub memory_mib: Option<u32>,
+    /// CPUs of one run. Default 1.
+    pub cpus: Option<f64>,
+    /// Processes and threads of one run. Default 256.
+    pub pids: Option<u32>,
+    /// Size of the work directory of one run in MiB. Default 128; it is kept in memory.
+    pub disk_mib: Option<u32>,
+}

@@ -1,0 +1,369 @@
+//! The life of a run, in order, with undo. Read this first.
+//!
+//! prepare (the broker says floor, ports and CA) -> place (floors, payload) -> admit -> create the boundary -> measure
+//! it -> compare with every floor -> open the gate -> release the code -> close the gate -> result.
+//!
+//! Undo is by ownership: a sandbox that is dropped is destroyed, a gate that is dropped is closed, a place that is
+//! dropped is free again. So leaving at any step, or being dropped at any await, leaves nothing behind. Everything
+//! up to the release is a `Refusal`: nothing ran. Everything after it is a `Failure`: code may have run.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use freeboard_control::{Evidence, OpenGate, Prepared, RunNote, Trace};
+use freeboard_policy::{Reason, Tier};
+use freeboard_wire::digest::hex;
+
+use crate::admission::{Admission, Full};
+use crate::control_client::{Broker, BrokerError, Gate, Link};
+use crate::job::{Job, JobFile, Outcome, OutputSink, Payload};
+use crate::limits::{GATE_GRACE, MAX_TIMEOUT};
+use crate::placement::{Need, Unplaced, place};
+use crate::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox};
+
+/// A run as it was asked for; everything in it is within the wire's limits.
+#[derive(Debug, Clone)]
+pub struct Order {
+    /// 32 lower-case hex digits; see [`new_run_id`].
+    pub run: String,
+    pub caller: Option<String>,
+    pub trace_id: Option<String>,
+    pub grants: Vec<String>,
+    pub floor: Option<Tier>,
+    /// `None` = the provider's default. Longer than allowed is clamped.
+    pub timeout: Option<Duration>,
+    /// The caller accepts only these software identities; empty = any.
+    pub software: Vec<String>,
+    pub payload: Payload,
+    pub files: Vec<JobFile>,
+    pub artifacts: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    pub output_limit: usize,
+    pub artifact_limit: usize,
+    /// Set right before code is released: until then whoever gives up may say that nothing ran.
+    pub released: Arc<AtomicBool>,
+}
+
+/// A run that was released and has an outcome.
+#[derive(Debug)]
+pub struct Ran {
+    pub evidence: Evidence,
+    /// Content-addressed identity of the engine or root, or empty.
+    pub environment: String,
+    pub outcome: Outcome,
+    /// What the run did through its gate; `None` without a broker or when the broker was lost.
+    pub trace: Option<Trace>,
+    pub policy_digest: String,
+    pub started_unix_ms: u64,
+    pub ended_unix_ms: u64,
+    pub duration: Duration,
+}
+
+/// Why nothing ran.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// Unknown grant, or another caller's: the same words for both.
+    #[error("a grant does not exist or is not available to this caller")]
+    Grant,
+    #[error("this daemon has no broker, so no run can have a grant")]
+    NoBroker,
+    #[error("the broker is not available")]
+    Broker(#[source] BrokerError),
+    #[error("{0}")]
+    Unplaced(Unplaced),
+    /// The boundary as measured is weaker than a floor.
+    #[error("the boundary was measured at tier `{measured}`, the run needs `{needed}`{}", unmet_facts(.unmet))]
+    Measured { needed: Tier, measured: Tier, unmet: Vec<String> },
+    #[error("the software that would run is not what the software rule accepts")]
+    Software,
+    #[error("{0}")]
+    Full(Full),
+    #[error(transparent)]
+    Create(CreateError),
+    #[error("no random bytes from the operating system")]
+    Random,
+}
+
+fn unmet_facts(unmet: &[String]) -> String {
+    if unmet.is_empty() { String::new() } else { format!(" (not met: {})", unmet.join(", ")) }
+}
+
+/// A run without a result.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing ran.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// Code may have run.
+    #[error(transparent)]
+    Failed(RunFailure),
+}
+
+impl From<Refusal> for RunError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Everything that runs need; one per process.
+#[derive(Debug)]
+pub struct Launcher {
+    providers: Vec<Arc<dyn Provider>>,
+    broker: Option<Broker>,
+    admission: Arc<Admission>,
+    operator_floor: Option<Tier>,
+}
+
+/// 128 random bits in hex: the name of a run in records and in the audit log.
+pub fn new_run_id() -> Result<String, Refusal> {
+    let mut bytes = [0_u8; 16];
+    getrandom::fill(&mut bytes).map_err(|_| Refusal::Random)?;
+    Ok(hex(&bytes))
+}
+
+impl Launcher {
+    pub fn new(
+        providers: Vec<Arc<dyn Provider>>,
+        broker: Option<Broker>,
+        admission: Arc<Admission>,
+        operator_floor: Option<Tier>,
+    ) -> Self {
+        Self { providers, broker, admission, operator_floor }
+    }
+
+    pub fn descriptions(&self) -> Vec<Description> {
+        self.providers.iter().map(|provider| provider.describe()).collect()
+    }
+
+    pub fn broker(&self) -> Option<&Broker> {
+        self.broker.as_ref()
+    }
+
+    pub fn admission(&self) -> &Arc<Admission> {
+        &self.admission
+    }
+
+    pub fn operator_floor(&self) -> Option<Tier> {
+        self.operator_floor
+    }
+
+    /// Carries one run from its order to its result. Dropped at any await, the run is killed, its gate closed and its
+    /// boundary removed.
+    pub async fn run(&self, order: Order, output: Arc<dyn OutputSink>) -> Result<Ran, RunError> {
+        let link = self.link(&order).await?;
+        let prepared = prepare(link.as_ref(), &order).await?;
+        let chosen = match self.choose(&order, prepared.as_ref()) {
+            Ok(chosen) => chosen,
+            Err(refusal) => return Err(noted(link.as_ref(), &order, None, refusal).await.into()),
+        };
+        let _place = self
+            .admission
+            .run(order.caller.as_deref(), Instant::now())
+            .map_err(Refusal::Full)?;
+
+        let started = Clock::start();
+        let policy_digest = prepared.as_ref().map(|prepared| prepared.policy_digest.clone()).unwrap_or_default();
+        let plan = Plan { job: job(&order, &chosen), prepared };
+        let (mut sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
+            Ok(built) => built,
+            Err(refusal) => return Err(noted(link.as_ref(), &order, chosen.floor, refusal).await.into()),
+        };
+        let gate = match &link {
+            Some(link) => Some(open_gate(link, &plan.job, &evidence, sandbox.as_mut()).await?),
+            None => None,
+        };
+
+        order.released.store(true, Ordering::SeqCst);
+        let ended = sandbox.release(output).await;
+        // Authority ends before anything else is done with the result.
+        let trace = close_gate(gate, &order.run).await;
+        let outcome = ended.map_err(RunError::Failed)?;
+        let (started_unix_ms, ended_unix_ms, duration) = started.stop();
+        let environment = chosen.description.environment;
+        Ok(Ran { evidence, environment, outcome, trace, policy_digest, started_unix_ms, ended_unix_ms, duration })
+    }
+
+    /// The control connection, where there is a broker. A configured broker that cannot be reached refuses every run,
+    /// also one without grants: its attempts could not be recorded.
+    async fn link(&self, order: &Order) -> Result<Option<Link>, Refusal> {
+        match &self.broker {
+            Some(broker) => broker.connection().await.map(Some).map_err(Refusal::Broker),
+            None if order.grants.is_empty() => Ok(None),
+            None => Err(Refusal::NoBroker),
+        }
+    }
+
+    fn choose(&self, order: &Order, prepared: Option<&Prepared>) -> Result<Chosen, Refusal> {
+        let granted = prepared.and_then(|prepared| prepared.floor);
+        let floor = [order.floor, self.operator_floor, granted].into_iter().flatten().max();
+        let need = Need {
+            floor,
+            payload: &order.payload,
+            files: !order.files.is_empty() || !order.artifacts.is_empty(),
+            grants: !order.grants.is_empty(),
+        };
+        let mut descriptions = self.descriptions();
+        let index = place(&descriptions, &need).map_err(Refusal::Unplaced)?;
+        let provider = self.providers.get(index).ok_or(Refusal::Unplaced(Unplaced::Disabled))?;
+        // No provider here states a software identity, and an unstated one meets no rule.
+        if !order.software.is_empty() {
+            return Err(Refusal::Software);
+        }
+        Ok(Chosen { provider: Arc::clone(provider), description: descriptions.swap_remove(index), floor })
+    }
+}
+
+/// Where a run goes.
+struct Chosen {
+    provider: Arc<dyn Provider>,
+    description: Description,
+    floor: Option<Tier>,
+}
+
+async fn prepare(link: Option<&Link>, order: &Order) -> Result<Option<Prepared>, Refusal> {
+    let Some(link) = link else { return Ok(None) };
+    match link.prepare(order.caller.as_deref(), &order.grants).await {
+        Ok(prepared) => Ok(Some(prepared)),
+        Err(BrokerError::Refused { reason, message }) => {
+            tracing::info!(run = order.run, caller = order.caller, %reason, message, "the broker refused to prepare");
+            let refusal = refused_by_broker(reason, message);
+            Err(noted(Some(link), order, None, refusal).await)
+        }
+        Err(error) => Err(Refusal::Broker(error)),
+    }
+}
+
+fn refused_by_broker(reason: Reason, message: String) -> Refusal {
+    match reason {
+        Reason::GrantNotAvailable | Reason::GrantExpired => Refusal::Grant,
+        _ => Refusal::Broker(BrokerError::Refused { reason, message }),
+    }
+}
+
+fn job(order: &Order, chosen: &Chosen) -> Job {
+    let description = &chosen.description;
+    let most = description.max_timeout.min(MAX_TIMEOUT);
+    Job {
+        run: order.run.clone(),
+        caller: order.caller.clone(),
+        trace_id: order.trace_id.clone(),
+        grants: order.grants.clone(),
+        floor: chosen.floor,
+        timeout: order.timeout.unwrap_or(description.default_timeout).min(most),
+        payload: order.payload.clone(),
+        files: order.files.clone(),
+        artifacts: order.artifacts.clone(),
+        environment: order.environment.clone(),
+        output_limit: order.output_limit,
+        artifact_limit: order.artifact_limit,
+    }
+}
+
+/// Creates and measures the boundary, and compares what was measured with the floor.
+async fn build(
+    provider: &dyn Provider,
+    plan: &Plan,
+    floor: Option<Tier>,
+) -> Result<(Box<dyn Sandbox>, Evidence), Refusal> {
+    let mut sandbox = provider.create(plan).await.map_err(Refusal::Create)?;
+    let evidence = sandbox.measure().await.map_err(Refusal::Create)?;
+    match floor {
+        // SECURITY: the tier that counts is the one measured on this very boundary, not the configured one. Guarded by
+        // a_boundary_measured_below_the_floor_never_runs.
+        Some(needed) if evidence.tier < needed => {
+            let unmet = evidence.facts.iter().filter(|fact| !fact.met).map(|fact| fact.name.clone()).collect();
+            Err(Refusal::Measured { needed, measured: evidence.tier, unmet })
+        }
+        _ => Ok((sandbox, evidence)),
+    }
+}
+
+async fn open_gate(
+    link: &Link,
+    job: &Job,
+    evidence: &Evidence,
+    sandbox: &mut dyn Sandbox,
+) -> Result<Gate, Refusal> {
+    let (doors, sockets) = sandbox.take_doors().into_iter().unzip();
+    let expires = SystemTime::now() + job.timeout + GATE_GRACE;
+    let gate = OpenGate {
+        run: job.run.clone(),
+        caller: job.caller.clone(),
+        grants: job.grants.clone(),
+        evidence: evidence.clone(),
+        expires_unix_ms: unix_ms(expires),
+        trace_id: job.trace_id.clone(),
+        doors,
+    };
+    link.open(gate, sockets).await.map_err(|error| match error {
+        BrokerError::Refused { reason, message } => refused_by_broker(reason, message),
+        other => Refusal::Broker(other),
+    })
+}
+
+async fn close_gate(gate: Option<Gate>, run: &str) -> Option<Trace> {
+    match gate?.close().await {
+        Ok(trace) => Some(trace),
+        Err(error) => {
+            tracing::warn!(run, %error, "the trace of a run is missing");
+            None
+        }
+    }
+}
+
+/// Puts a refusal that is about isolation or grants into the audit log, and gives it back. That the log cannot be
+/// written changes nothing: nothing ran either way.
+async fn noted(link: Option<&Link>, order: &Order, floor: Option<Tier>, refusal: Refusal) -> Refusal {
+    let (reason, floor, tier) = match &refusal {
+        Refusal::Grant => (Reason::GrantNotAvailable, floor, None),
+        Refusal::Unplaced(Unplaced::TooWeak { needed, best }) => {
+            (Reason::InsufficientIsolation, Some(*needed), Some(*best))
+        }
+        Refusal::Measured { needed, measured, .. } => {
+            (Reason::InsufficientIsolation, Some(*needed), Some(*measured))
+        }
+        _ => return refusal,
+    };
+    let Some(link) = link else { return refusal };
+    let note = RunNote {
+        run: order.run.clone(),
+        caller: order.caller.clone(),
+        grants: order.grants.clone(),
+        floor,
+        tier,
+        reason,
+        detail: refusal.to_string(),
+    };
+    if let Err(error) = link.note(note).await {
+        tracing::warn!(run = order.run, %error, "a refused run could not be put into the audit log");
+    }
+    refusal
+}
+
+/// Wall time of the start, monotonic time since: the end is never before the start, whatever the clock does.
+struct Clock {
+    wall: SystemTime,
+    instant: Instant,
+}
+
+impl Clock {
+    fn start() -> Self {
+        Self { wall: SystemTime::now(), instant: Instant::now() }
+    }
+
+    fn stop(&self) -> (u64, u64, Duration) {
+        let duration = self.instant.elapsed();
+        let started = unix_ms(self.wall);
+        (started, started.saturating_add(millis(duration)), duration)
+    }
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+/// Whole milliseconds.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,45 @@
+//! Every number of the daemon: value, unit, reason, and what happens at the limit. The wire's own are in
+//! `freeboard_wire::limits`.
+
+use std::time::Duration;
+
+/// Bytes kept per stream and step; the rest is cut and flagged, the run goes on.
+pub const OUTPUT_BYTES: usize = 64 << 10;
+/// Bytes kept per stream by `sandboxd run`, which prints output while it appears as well.
+pub const CLI_OUTPUT_BYTES: usize = 16 << 20;
+/// Bytes of artifacts kept in all; an artifact that does not fit is left out and the answer says so. With 20 steps of
+/// output and base64 an answer stays below the 32 MiB that clients read.
+pub const ARTIFACT_BYTES: usize = 8 << 20;
+/// Longest run; a larger wish is clamped, never refused. Clients wait 360 s for an answer.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long after the deadline of a run its gate closes by itself should sandboxd not close it.
+pub const GATE_GRACE: Duration = Duration::from_secs(10);
+
+/// Runs at once by default; one more is refused with `capacity`.
+pub const DEFAULT_CONCURRENT: u32 = 8;
+/// Runs per minute and caller by default; above it runs are refused with `capacity`.
+pub const DEFAULT_RATE_PER_MINUTE: u32 = 120;
+
+/// Request bodies being read and decoded at once, per run that may be active. A body takes up to 8 MiB.
+pub const DECODE_SLOTS_PER_RUN: u32 = 2;
+/// Open connections; further ones wait in the listener's queue.
+pub const MAX_CONNECTIONS: usize = 512;
+/// Time for the head of a request, idle time between requests included; then the connection is closed.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of a request head; a larger one is answered 431.
+pub const MAX_HEAD_BYTES: usize = 32 << 10;
+/// Time for the body of a request; then it is answered `invalid_argument`.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the unread body of a refused request is taken off the wire, so that the client reads the answer instead of
+/// a reset.
+pub const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
+/// How long active runs may take to end after SIGTERM; what is left is killed and its callers get no answer.
+pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
+/// How long a call to the broker may take; then the run is refused, or its trace is missing.
+pub const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Callers in a callers file; the token check touches each of them.
+pub const MAX_CALLERS: usize = 1000;
+/// Bytes of a callers file or configuration file.
+pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
+/// Bytes of a program that `sandboxd run` reads; the same as a project's files together.
+pub const MAX_PROGRAM_BYTES: u64 = 4 << 20;

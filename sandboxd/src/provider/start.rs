@@ -1,0 +1,50 @@
+//! Starts the configured providers. Called while the process has one thread: providers fork helpers of their own, and
+//! a fork of a process with threads may only exec.
+
+use std::sync::Arc;
+
+use super::{CreateError, Provider};
+
+/// The kinds of boundary that this build knows, cheapest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Wasm,
+    Native,
+}
+
+impl Kind {
+    pub const ALL: [Self; 2] = [Self::Wasm, Self::Native];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+            Self::Native => "native",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+/// What one run may use, as configured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunLimits {
+    pub memory_mib: u32,
+    pub cpus: f64,
+    pub pids: u32,
+    pub disk_mib: u32,
+    /// Runs at once: how many places a pool needs.
+    pub concurrent: u32,
+}
+
+/// Starts one provider: preflight, helpers, smoke test where it has one.
+pub fn start(kind: Kind, limits: &RunLimits) -> Result<Arc<dyn Provider>, CreateError> {
+    let _ = limits;
+    match kind {
+        Kind::Wasm | Kind::Native => Err(CreateError::Host {
+            what: format!("the provider `{}` is not part of this build", kind.name()),
+            help: "use another provider".into(),
+        }),
+    }
+}
