@@ -114,7 +114,11 @@ impl Admission {
         Place { admission: Arc::clone(self), caller: caller.map(str::to_owned), kind }
     }
 
-    fn with<T>(&self, caller: Option<&str>, act: impl FnOnce(&mut u32, &mut u32, &mut CallerState) -> T) -> T {
+    fn with<T>(
+        &self,
+        caller: Option<&str>,
+        act: impl FnOnce(&mut u32, &mut u32, &mut CallerState) -> T,
+    ) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { running, decoding, callers } = &mut *state;
         act(running, decoding, callers.entry(caller.map(str::to_owned)).or_default())

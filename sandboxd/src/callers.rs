@@ -97,7 +97,9 @@ impl Token {
 /// What a presented token is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    Known { id: String },
+    Known {
+        id: String,
+    },
     /// The caller exists but lacks `code:run`.
     WithoutScope,
     Unknown,
@@ -258,7 +260,8 @@ fn change<T>(
         .map_err(|error| CallersError::Parse { path: path.to_owned(), message: error.to_string() })?;
     let fresh = beside(path, ".new");
     let _ = std::fs::remove_file(&fresh);
-    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(&fresh).map_err(failed)?;
+    let mut file =
+        OpenOptions::new().create_new(true).write(true).mode(0o600).open(&fresh).map_err(failed)?;
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
     std::fs::rename(&fresh, path).map_err(failed)?;
     Ok(result)
@@ -353,7 +356,9 @@ mod tests {
             format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\ntoken = \"x\"\n"),
             format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{}\"\n", hash.replace('0', "F")),
             format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\nscopes = [\"*\"]\n"),
-            format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\n[[caller]]\nid = \"b\"\ntoken_sha256 = \"{hash}\"\n"),
+            format!(
+                "[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\n[[caller]]\nid = \"b\"\ntoken_sha256 = \"{hash}\"\n"
+            ),
             "not toml".into(),
         ];
         for text in bad {

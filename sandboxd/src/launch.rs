@@ -157,13 +157,11 @@ impl Launcher {
             Ok(chosen) => chosen,
             Err(refusal) => return Err(noted(link.as_ref(), &order, None, refusal).await.into()),
         };
-        let _place = self
-            .admission
-            .run(order.caller.as_deref(), Instant::now())
-            .map_err(Refusal::Full)?;
+        let _place = self.admission.run(order.caller.as_deref(), Instant::now()).map_err(Refusal::Full)?;
 
         let started = Clock::start();
-        let policy_digest = prepared.as_ref().map(|prepared| prepared.policy_digest.clone()).unwrap_or_default();
+        let policy_digest =
+            prepared.as_ref().map(|prepared| prepared.policy_digest.clone()).unwrap_or_default();
         let plan = Plan { job: job(&order, &chosen), prepared };
         let (mut sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
             Ok(built) => built,
@@ -181,7 +179,16 @@ impl Launcher {
         let outcome = ended.map_err(RunError::Failed)?;
         let (started_unix_ms, ended_unix_ms, duration) = started.stop();
         let environment = chosen.description.environment;
-        Ok(Ran { evidence, environment, outcome, trace, policy_digest, started_unix_ms, ended_unix_ms, duration })
+        Ok(Ran {
+            evidence,
+            environment,
+            outcome,
+            trace,
+            policy_digest,
+            started_unix_ms,
+            ended_unix_ms,
+            duration,
+        })
     }
 
     /// The control connection, where there is a broker. A configured broker that cannot be reached refuses every run,
@@ -272,7 +279,8 @@ async fn build(
         // SECURITY: the tier that counts is the one measured on this very boundary, not the configured one. Guarded by
         // a_boundary_measured_below_the_floor_never_runs.
         Some(needed) if evidence.tier < needed => {
-            let unmet = evidence.facts.iter().filter(|fact| !fact.met).map(|fact| fact.name.clone()).collect();
+            let unmet =
+                evidence.facts.iter().filter(|fact| !fact.met).map(|fact| fact.name.clone()).collect();
             Err(Refusal::Measured { needed, measured: evidence.tier, unmet })
         }
         _ => Ok((sandbox, evidence)),

@@ -80,7 +80,15 @@ mod tests {
         };
         assert!(echo(&[id]));
         let long = format!("{id}0");
-        for bad in [&[][..], &[id, id], &[&id.to_uppercase()], &[&id[1..]], &[&long], &[""], &["g123456789abcdef0123456789abcdef"]] {
+        for bad in [
+            &[][..],
+            &[id, id],
+            &[&id.to_uppercase()],
+            &[&id[1..]],
+            &[&long],
+            &[""],
+            &["g123456789abcdef0123456789abcdef"],
+        ] {
             assert!(!echo(bad), "{bad:?}");
         }
     }

@@ -76,9 +76,11 @@ fn broker(run: &str, error: &BrokerError) -> ConnectError {
             let text = "the boundary is weaker than a grant allows";
             ConnectError::refused(Code::FailedPrecondition, Mark::Isolation, text)
         }
-        Reason::RunLimit | Reason::BudgetExhausted => {
-            ConnectError::refused(Code::ResourceExhausted, Mark::Capacity, "the broker takes no further run now")
-        }
+        Reason::RunLimit | Reason::BudgetExhausted => ConnectError::refused(
+            Code::ResourceExhausted,
+            Mark::Capacity,
+            "the broker takes no further run now",
+        ),
         _ => environment(run, error),
     }
 }

@@ -71,9 +71,7 @@ where
         return health(app, path).await;
     }
     match checked(app, path, &head.method, &head.headers) {
-        Ok((procedure, codec, context)) => {
-            dispatch(procedure, codec, context, &head.headers, body).await
-        }
+        Ok((procedure, codec, context)) => dispatch(procedure, codec, context, &head.headers, body).await,
         Err(response) => {
             body::drain(&head.headers, &mut body).await;
             response
@@ -133,7 +131,8 @@ fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<String>, Connec
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return Err(unauthenticated()) };
     let token = value.to_str().ok().and_then(|value| value.split_once(' '));
-    let token = token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token =
+        token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let callers = Arc::clone(&callers.read().unwrap_or_else(PoisonError::into_inner));
     match callers.verify(token.ok_or_else(unauthenticated)?) {
         Verdict::Known { id } => Ok(Some(id)),
@@ -157,7 +156,8 @@ fn codec(headers: &HeaderMap) -> Option<Codec> {
 
 /// `Connect-Protocol-Version` and `Connect-Timeout-Ms`.
 fn connect_headers(headers: &HeaderMap) -> Result<Option<Duration>, ConnectError> {
-    let invalid = |text: &str| ConnectError::refused(Code::InvalidArgument, NotDispatchedReason::Request, text);
+    let invalid =
+        |text: &str| ConnectError::refused(Code::InvalidArgument, NotDispatchedReason::Request, text);
     if headers.get_all("connect-protocol-version").iter().any(|value| value != "1") {
         return Err(invalid("`Connect-Protocol-Version` is not 1"));
     }
@@ -167,7 +167,8 @@ fn connect_headers(headers: &HeaderMap) -> Result<Option<Duration>, ConnectError
         (Some(value), None) => value.to_str().ok(),
         (Some(_), Some(_)) => None,
     };
-    let digits = timeout.filter(|text| (1..=10).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()));
+    let digits =
+        timeout.filter(|text| (1..=10).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit()));
     let milliseconds = digits.and_then(|text| text.parse().ok());
     milliseconds
         .map(|milliseconds| Some(Duration::from_millis(milliseconds)))

@@ -85,7 +85,11 @@ fn connection(
     });
     let mut builder = Builder::new(TokioExecutor::new());
     // A client that closes its connection gives its run up: without half-close hyper then drops the service.
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_HEAD_BYTES * 4);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES * 4);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -35,8 +35,12 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         None => default_file()?,
     };
     match arguments.action {
-        Action::Create { name } => show(callers::create(&file, &name)?.reveal(), &format!("made `{name}` in {}", file.display())),
-        Action::Rotate { name } => show(callers::rotate(&file, &name)?.reveal(), &format!("`{name}` has a new token")),
+        Action::Create { name } => {
+            show(callers::create(&file, &name)?.reveal(), &format!("made `{name}` in {}", file.display()))
+        }
+        Action::Rotate { name } => {
+            show(callers::rotate(&file, &name)?.reveal(), &format!("`{name}` has a new token"))
+        }
         Action::Revoke { name } => {
             callers::revoke(&file, &name)?;
             say(&format!("removed `{name}`; a daemon that runs forgets it on SIGHUP"));
@@ -60,5 +64,7 @@ fn default_file() -> Result<PathBuf, ConfigError> {
 
 fn show(token: &str, what: &str) {
     put(&format!("{token}\n"));
-    say(&format!("sandboxd: {what}; the token above is shown only now. A daemon that runs learns it on SIGHUP."));
+    say(&format!(
+        "sandboxd: {what}; the token above is shown only now. A daemon that runs learns it on SIGHUP."
+    ));
 }

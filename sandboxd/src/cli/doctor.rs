@@ -122,6 +122,8 @@ fn broker(config: &Config) -> Result<Finding, Failure> {
             "broker at {shown}, policy {}",
             prepared.policy_digest.get(..12).unwrap_or("without a digest")
         )),
-        Err(error) => Finding::bad(crate::api::chain(&error), "every run is refused while the broker does not answer"),
+        Err(error) => {
+            Finding::bad(crate::api::chain(&error), "every run is refused while the broker does not answer")
+        }
     })
 }

@@ -86,7 +86,9 @@ enum InputError {
     },
     #[error("`{path}` is larger than {MAX_PROGRAM_BYTES} bytes")]
     TooLarge { path: PathBuf },
-    #[error("the language of `{path}` is not clear from its name; say --language javascript, python or shell")]
+    #[error(
+        "the language of `{path}` is not clear from its name; say --language javascript, python or shell"
+    )]
     Language { path: PathBuf },
     #[error("the program is not valid UTF-8")]
     NotText,
@@ -297,7 +299,9 @@ fn exit_of_error(error: &RunError) -> Exit {
             Refusal::NoBroker
             | Refusal::Broker(_)
             | Refusal::Unplaced(Unplaced::Disabled | Unplaced::Unsupported { .. })
-            | Refusal::Create(CreateError::Unsupported { .. } | CreateError::Host { .. } | CreateError::Step { .. })
+            | Refusal::Create(
+                CreateError::Unsupported { .. } | CreateError::Host { .. } | CreateError::Step { .. },
+            )
             | Refusal::Random => Exit::NotStarted,
         },
     }
@@ -307,7 +311,12 @@ fn say_ran(run: &str, ran: &Ran) {
     let evidence = &ran.evidence;
     let facts: Vec<String> =
         evidence.facts.iter().map(|fact| format!("{}={}", fact.name, fact.value)).collect();
-    say(&format!("sandboxd: run {run} at tier {} by {}, {} ms", evidence.tier, evidence.provider, millis(ran.duration)));
+    say(&format!(
+        "sandboxd: run {run} at tier {} by {}, {} ms",
+        evidence.tier,
+        evidence.provider,
+        millis(ran.duration)
+    ));
     say(&format!("sandboxd: measured before release: {}", facts.join(" ")));
     match ran.outcome.ending {
         Ending::Completed => {}
@@ -425,14 +434,16 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(duration(text), Ok(Duration::from_millis(expected)), "{text}");
         }
-        for text in ["", "s", "0", "0ms", "1h", "-1", "1.5s", "99999999999999999999", "18446744073709551615m"] {
+        for text in ["", "s", "0", "0ms", "1h", "-1", "1.5s", "99999999999999999999", "18446744073709551615m"]
+        {
             assert!(duration(text).is_err(), "{text}");
         }
     }
 
     #[test]
     fn files_go_by_their_name_or_a_given_one() {
-        let parse = |text: &str| file_argument(text).map(|file| (file.path.display().to_string(), file.inside));
+        let parse =
+            |text: &str| file_argument(text).map(|file| (file.path.display().to_string(), file.inside));
         assert_eq!(parse("/a/b.txt"), Ok(("/a/b.txt".into(), "b.txt".into())));
         assert_eq!(parse("/a/b.txt:d/c"), Ok(("/a/b.txt".into(), "d/c".into())));
         for text in ["/", "a:", "a:/etc/passwd", "a:../x", "a:b//c"] {

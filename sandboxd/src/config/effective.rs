@@ -84,7 +84,13 @@ struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    fn pick<T>(&self, flag: Option<(T, &'static str)>, variable: Option<(T, &'static str)>, file: Option<T>, default: T) -> Setting<T> {
+    fn pick<T>(
+        &self,
+        flag: Option<(T, &'static str)>,
+        variable: Option<(T, &'static str)>,
+        file: Option<T>,
+        default: T,
+    ) -> Setting<T> {
         let file_origin = || self.file.map_or(Origin::Default, |path| Origin::File(path.to_owned()));
         match (flag, variable, file) {
             (Some((value, name)), _, _) => Setting { value, from: Origin::Flag(name) },
@@ -108,12 +114,24 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let layers = Layers { file: source };
         let default_listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 8746));
-        let listen = layers.pick(flags.listen.map(|address| (address, "--listen")), None, schema.listen, default_listen);
+        let listen = layers.pick(
+            flags.listen.map(|address| (address, "--listen")),
+            None,
+            schema.listen,
+            default_listen,
+        );
         // SECURITY: the API is clear text with bearer tokens. Guarded by refuses_to_listen_beyond_loopback.
         if !listen.value.ip().is_loopback() {
-            return Err(value("listen", listen.value, "the API is clear text, so it listens on loopback only; put a TLS proxy in front"));
+            return Err(value(
+                "listen",
+                listen.value,
+                "the API is clear text, so it listens on loopback only; put a TLS proxy in front",
+            ));
         }
-        let from_variable = environment.sandbox_provider.as_deref().map(|names| names.split(',').map(str::trim).map(str::to_owned).collect());
+        let from_variable = environment
+            .sandbox_provider
+            .as_deref()
+            .map(|names| names.split(',').map(str::trim).map(str::to_owned).collect());
         let names = layers.pick(
             (!flags.provider.is_empty()).then(|| (flags.provider.clone(), "--provider")),
             from_variable.map(|names: Vec<String>| (names, "SANDBOX_PROVIDER")),
@@ -126,15 +144,24 @@ impl Config {
             schema.min_isolation.clone().map(Some),
             None,
         );
-        let default_broker = environment.runtime_folder().map(|folder| folder.join("control.sock")).filter(|socket| socket.exists());
+        let default_broker = environment
+            .runtime_folder()
+            .map(|folder| folder.join("control.sock"))
+            .filter(|socket| socket.exists());
         let default_callers = environment.config_folder().map(|folder| folder.join("callers.toml"));
-        let max_concurrent = at_least_one("max_concurrent", layers.file(schema.max_concurrent, DEFAULT_CONCURRENT))?;
+        let max_concurrent =
+            at_least_one("max_concurrent", layers.file(schema.max_concurrent, DEFAULT_CONCURRENT))?;
         let half = max_concurrent.value.div_ceil(2);
         Ok(Self {
             listen,
             providers: providers(names)?,
             min_isolation: tier(floor)?,
-            broker: layers.pick(flags.broker.clone().map(|path| (Some(path), "--broker")), None, schema.broker.clone().map(Some), default_broker),
+            broker: layers.pick(
+                flags.broker.clone().map(|path| (Some(path), "--broker")),
+                None,
+                schema.broker.clone().map(Some),
+                default_broker,
+            ),
             callers: layers.pick(
                 flags.callers.clone().map(|path| (Some(path), "--callers")),
                 None,
@@ -189,7 +216,8 @@ fn cpus(setting: Setting<f64>) -> Result<Setting<f64>, ConfigError> {
 fn providers(names: Setting<Vec<String>>) -> Result<Setting<Vec<Kind>>, ConfigError> {
     let mut kinds = Vec::new();
     for name in &names.value {
-        let kind = Kind::from_name(name).ok_or_else(|| value("providers", name, "known are `wasm` and `native`"))?;
+        let kind =
+            Kind::from_name(name).ok_or_else(|| value("providers", name, "known are `wasm` and `native`"))?;
         if kinds.contains(&kind) {
             return Err(value("providers", name, "it is there twice"));
         }
@@ -201,9 +229,10 @@ fn providers(names: Setting<Vec<String>>) -> Result<Setting<Vec<Kind>>, ConfigEr
 fn tier(word: Setting<Option<String>>) -> Result<Setting<Option<Tier>>, ConfigError> {
     let tier = match &word.value {
         None => None,
-        Some(text) => Some(Tier::from_word(text).ok_or_else(|| {
-            value("min_isolation", text, "it is one of process, container, kernel, vm")
-        })?),
+        Some(text) => Some(
+            Tier::from_word(text)
+                .ok_or_else(|| value("min_isolation", text, "it is one of process, container, kernel, vm"))?,
+        ),
     };
     Ok(Setting { value: tier, from: word.from })
 }
@@ -211,7 +240,12 @@ fn tier(word: Setting<Option<String>>) -> Result<Setting<Option<Tier>>, ConfigEr
 impl fmt::Display for Config {
     /// As TOML, each line with where its value came from.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn line<T>(f: &mut fmt::Formatter<'_>, name: &str, setting: &Setting<T>, text: Option<String>) -> fmt::Result {
+        fn line<T>(
+            f: &mut fmt::Formatter<'_>,
+            name: &str,
+            setting: &Setting<T>,
+            text: Option<String>,
+        ) -> fmt::Result {
             match text {
                 Some(text) => writeln!(f, "{name} = {text}  # {}", setting.from),
                 None => writeln!(f, "# {name} is not set  # {}", setting.from),
@@ -269,7 +303,11 @@ mod tests {
     fn flags_lie_over_variables_over_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("freeboard.toml");
-        std::fs::write(&path, "[broker]\nanything = 1\n[sandboxd]\nproviders = [\"wasm\"]\nmin_isolation = \"process\"\n").unwrap();
+        std::fs::write(
+            &path,
+            "[broker]\nanything = 1\n[sandboxd]\nproviders = [\"wasm\"]\nmin_isolation = \"process\"\n",
+        )
+        .unwrap();
         let mut flags = Flags { config: Some(path.clone()), ..Flags::default() };
         let mut environment = user();
         let config = load(&flags, &environment).unwrap();
