@@ -1,1 +1,34 @@
-//! Written next.
+//! What the whole-system tests share: a lab of real processes and sockets in a network of its own.
+//!
+//! ```text
+//! ┌─ world: a network namespace ───────────────────────────┐   ┌─ one per run ─────────────────────┐
+//! │ upstreams on 10.77.0.N:443, recording raw bytes        │   │ gate: lo, every address local,    │
+//! │ the real `freeboard serve`, its log and policy in      │◄──┤ sockets handed to the broker      │
+//! │ temporary folders                                      │   │ over its control socket           │
+//! └────────────────────────────────────────────────────────┘   └───────────────────────────────────┘
+//! ```
+//!
+//! Start with [`lab::Lab`]. Attack cases have ids (`A01`…); the test that shows one carries the id in its name.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on panics; this crate is used by tests only"
+)]
+
+pub mod answer;
+pub mod audit;
+pub mod broker;
+pub mod ca;
+pub mod canary;
+pub mod dns;
+pub mod expect;
+pub mod lab;
+pub mod network;
+pub mod response;
+pub mod upstream;
+pub mod wait;
+pub mod wire;

@@ -1,0 +1,46 @@
+//! Reads the broker's audit log.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+/// The log of one broker.
+#[derive(Debug, Clone)]
+pub struct AuditLog {
+    folder: PathBuf,
+}
+
+impl AuditLog {
+    pub fn new(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// All complete records, oldest first.
+    pub fn records(&self) -> Vec<Value> {
+        let text = self.text();
+        text.split_inclusive('\n')
+            .filter(|line| line.ends_with('\n'))
+            .map(|line| {
+                serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}"))
+            })
+            .collect()
+    }
+
+    /// The log as it is on disk, all files in order.
+    pub fn text(&self) -> String {
+        let mut files: Vec<PathBuf> = std::fs::read_dir(&self.folder)
+            .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
+            .unwrap_or_default();
+        files.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
+        files.sort();
+        files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    /// Records that are decisions of this run (requests, tunnels, handshakes, connections, DNS).
+    pub fn decisions(&self, run: &str) -> Vec<Value> {
+        let kinds = ["request", "tunnel", "tls", "connection", "dns"];
+        let of_run =
+            |record: &Value| record["run"] == run && kinds.iter().any(|kind| record["kind"] == *kind);
+        self.records().into_iter().filter(of_run).collect()
+    }
+}

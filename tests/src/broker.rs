@@ -1,0 +1,145 @@
+//! The real broker as a process.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Gid, Pid, Uid, chown};
+
+use crate::network::Network;
+use crate::upstream::{HOSTS, address_of};
+use crate::wait;
+
+/// Uid of the broker in tests run as root: it needs no right at all.
+const NOBODY: u32 = 65534;
+
+/// `freeboard serve` on temporary folders. Killed when dropped.
+#[derive(Debug)]
+pub struct BrokerProcess {
+    child: Child,
+    folder: PathBuf,
+}
+
+/// The path of one of the workspace's programs, which must have been built.
+pub fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let path = own.ancestors().nth(2).unwrap().join(name);
+    assert!(path.exists(), "`{}` is not built: cargo build --workspace --bins", path.display());
+    path
+}
+
+impl BrokerProcess {
+    /// Writes a configuration into `folder`, which holds the policy, and starts the broker in `world`.
+    pub fn start(world: &Network, folder: &Path) -> Self {
+        std::fs::write(folder.join("freeboard.toml"), config(folder)).unwrap();
+        let mut broker = Self { child: Self::spawn(world, folder), folder: folder.to_owned() };
+        broker.wait_ready();
+        broker
+    }
+
+    fn spawn(world: &Network, folder: &Path) -> Child {
+        for name in ["state", "run"] {
+            std::fs::create_dir_all(folder.join(name)).unwrap();
+        }
+        let mut command = Command::new(program("freeboard"));
+        command.arg("serve").arg("--config").arg(folder.join("freeboard.toml")).stdin(Stdio::null());
+        let output = std::fs::File::options().create(true).append(true).open(folder.join("output")).unwrap();
+        command.stdout(output.try_clone().unwrap()).stderr(output);
+        if Uid::effective().is_root() && std::env::var_os("FREEBOARD_TEST_ROOT_BROKER").is_none() {
+            hand_over(folder);
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        world.enter(|| command.spawn().unwrap())
+    }
+
+    fn wait_ready(&mut self) {
+        let socket = self.control_socket();
+        wait::until("the broker serves", || {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("the broker ended at once ({status}): {}", String::from_utf8_lossy(&self.output()));
+            }
+            std::os::unix::net::UnixStream::connect(&socket).ok()
+        });
+    }
+
+    /// Starts it again on the same folders.
+    pub fn restart(&mut self, world: &Network) {
+        self.child = Self::spawn(world, &self.folder);
+        self.wait_ready();
+    }
+
+    pub fn control_socket(&self) -> PathBuf {
+        self.folder.join("run").join("control.sock")
+    }
+
+    pub fn audit_folder(&self) -> PathBuf {
+        self.folder.join("state").join("audit")
+    }
+
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.join("freeboard.toml")
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
+    }
+
+    /// Kills it without a word and waits.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Waits for its end.
+    pub fn wait_end(&mut self) -> ExitStatus {
+        wait::until("the broker ends", || self.child.try_wait().unwrap())
+    }
+
+    /// Everything it has printed.
+    pub fn output(&self) -> Vec<u8> {
+        std::fs::read(self.folder.join("output")).unwrap_or_default()
+    }
+}
+
+impl Drop for BrokerProcess {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            eprintln!("--- the broker said:\n{}", String::from_utf8_lossy(&self.output()));
+        }
+    }
+}
+
+/// Gives a folder and what is in it to the broker's user.
+fn hand_over(path: &Path) {
+    chown(path, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY))).unwrap();
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            let entry = entry.unwrap().path();
+            if !entry.is_symlink() {
+                hand_over(&entry);
+            }
+        }
+    }
+}
+
+/// The configuration of the lab's broker: everything in the folder, names of the lab resolved without DNS.
+fn config(folder: &Path) -> String {
+    use std::fmt::Write as _;
+    let at = |name: &str| folder.join(name).display().to_string();
+    let mut text = format!(
+        "[broker]\npolicy = \"{}\"\nstate_dir = \"{}\"\ncontrol_socket = \"{}\"\n\n[broker.hosts]\n",
+        at("policy"),
+        at("state"),
+        at("run/control.sock"),
+    );
+    for host in HOSTS {
+        writeln!(text, "\"{host}\" = [\"{}\"]", address_of(host)).unwrap();
+    }
+    text
+}
