@@ -27,6 +27,7 @@ pub mod run;
 pub mod accept;
 pub mod tls;
 
+pub mod http1;
 pub mod request;
 
 pub mod decide;
@@ -35,6 +36,7 @@ pub mod credential;
 
 pub mod upstream;
 
+pub mod forward;
 pub mod pipeline;
 pub mod respond;
 

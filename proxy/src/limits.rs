@@ -38,6 +38,8 @@ pub const RESPONSE_HEAD_TIMEOUT: Duration = Duration::from_secs(300);
 /// No byte of a response body for this long; event streams are expected to send a comment now and then.
 /// At the limit: the connection is cut, `upstream_timeout`.
 pub const RESPONSE_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
+/// A websocket on which nothing moves in either direction. Pings usually come every 20-60 s. At the limit: closed.
+pub const WEBSOCKET_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long an unwanted request body is read and thrown away so that the guest can read the answer. Then closed.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of an unwanted request body that are read and thrown away. Then closed.

@@ -1,1 +1,232 @@
-//! One request from top to bottom.
+//! One request from top to bottom. Read this first.
+//!
+//! A parsed head, a body to read and a sink for the answer come in, whatever door and protocol they belong to; one
+//! audit record comes out. The order of the steps is the design: names, policy, budget, credential, room for the
+//! record, connection, and only then the first byte upstream.
+
+use std::sync::Arc;
+
+use freeboard_policy::{Host, Reason};
+
+use crate::broker::{Broker, Moment, Snapshot};
+use crate::decide::budget::InFlight;
+use crate::decide::{self, Allowed};
+use crate::error::Stop;
+use crate::forward;
+use crate::record::{Draft, Kind};
+use crate::request::head::Form;
+use crate::request::{Body, Length, Name, RequestHead, Version};
+use crate::respond::Sink;
+use crate::run::RunContext;
+
+/// Who is speaking, and through which door.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub broker: Arc<Broker>,
+    pub run: Arc<RunContext>,
+    /// `transparent`, `proxy`, `explicit`, `streams`.
+    pub door: &'static str,
+}
+
+/// Where a connection leads.
+#[derive(Debug)]
+pub enum Lead {
+    /// TLS that we ended: every request on it is for this place.
+    Tunnel(Origin),
+    /// Clear text to us as a proxy: each request names its place in its target.
+    Proxy,
+    /// Clear text to an origin: port 80 of a gate. Every request is refused.
+    Plain { port: u16 },
+}
+
+/// The place that a tunnel was opened to and that SNI confirmed.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    pub host: Host,
+    pub port: u16,
+    /// Set when the destination is refused: TLS was completed only so that the guest can read why.
+    pub refusal: Option<Stop>,
+}
+
+/// What an exchange leaves of the guest's connection.
+#[derive(Debug)]
+pub enum After {
+    /// The next request may follow.
+    Keep,
+    /// Close, after the guest had a chance to read the answer.
+    Close,
+    /// The connection is broken.
+    Gone,
+    /// The connection speaks websocket from here on: call `upstream::websocket::relay`, then end the record.
+    Websocket(Box<forward::Switched>),
+}
+
+/// Handles one request whose head has one reading. Exactly one audit record, also when it is dropped midway.
+pub async fn exchange<B: Body, S: Sink>(
+    client: &Client,
+    lead: &Lead,
+    started: Moment,
+    mut head: RequestHead,
+    body: &mut B,
+    sink: &mut S,
+) -> After {
+    let snapshot = client.broker.snapshot();
+    let mut draft = draft(client, &snapshot, head.version, started);
+    draft.note(|outcome| {
+        outcome.method = head.method.as_ref().into();
+        outcome.host = head.place.name.to_string().into();
+        outcome.port = head.place.port.unwrap_or(443);
+        outcome.path = head.target.as_ref().map(|target| target.wire().into()).unwrap_or_default();
+    });
+    let result = decide_and_forward(client, lead, &snapshot, &mut draft, &mut head, body, sink).await;
+    let stripped = std::mem::take(&mut head.stripped);
+    draft.note(|outcome| outcome.stripped.extend(stripped));
+    match result {
+        Ok((After::Websocket(mut switched), in_flight)) => {
+            switched.held = Some((draft, in_flight));
+            After::Websocket(switched)
+        }
+        Ok((after, _in_flight)) => {
+            draft.allowed();
+            after
+        }
+        Err(stop) => refuse(draft, &stop, &head, body, sink).await,
+    }
+}
+
+async fn decide_and_forward<B: Body, S: Sink>(
+    client: &Client,
+    lead: &Lead,
+    snapshot: &Arc<Snapshot>,
+    draft: &mut Draft,
+    head: &mut RequestHead,
+    body: &mut B,
+    sink: &mut S,
+) -> Result<(After, InFlight), Stop> {
+    if client.broker.draining.is_cancelled() {
+        return Err(Reason::ShuttingDown.into());
+    }
+    let (host, port) = place(lead, head)?;
+    draft.note(|outcome| (outcome.host, outcome.port) = (host.as_str().into(), port));
+    let allowed = decide::request(&client.run, snapshot, draft.started(), &host, port, head)?;
+    let Allowed { permit, route, api, grant } = allowed;
+    draft.note(|outcome| {
+        outcome.grant = Some(Arc::clone(permit.grant()));
+        outcome.rule = Some(permit.rule().clone());
+        outcome.api = Some(Arc::clone(permit.api()));
+        outcome.credential = permit.credential().cloned();
+    });
+    if let (Length::Sized(length), limit) = (head.length, forward::request_limit(grant))
+        && length > limit
+    {
+        return Err(Stop::with(Reason::BodyTooLarge, format!("{length} bytes, at most {limit}")));
+    }
+    let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
+    let material = match permit.credential() {
+        Some(name) => Some(snapshot.credentials.material(name, &client.run).await?),
+        None => None,
+    };
+    if let Some(material) = &material {
+        // SECURITY: before injection (ATTACKS B32, C09).
+        head.drop_guest_credentials(material.header_name());
+    }
+    let slot = client.broker.recorder.reserve()?;
+    draft.note(|outcome| outcome.slot = Some(slot));
+    let plan = forward::Plan { client, api: &api, route: &route, grant, material: material.as_deref() };
+    let after = forward::forward(plan, permit, draft, head, body, sink).await?;
+    Ok((after, in_flight))
+}
+
+/// The one place that everything agrees on: CONNECT or synthetic address = SNI = Host = what is dialled and verified.
+fn place(lead: &Lead, head: &RequestHead) -> Result<(Host, u16), Stop> {
+    match (lead, &head.form) {
+        // SECURITY: a tunnel inside a tunnel would be a place that nobody decided on (ATTACKS A30).
+        (_, Form::Authority(_)) => Err(Reason::MethodForbidden.into()),
+        (Lead::Plain { .. }, _) | (_, Form::Absolute { https: false, .. }) => Err(Reason::PlainHttp.into()),
+        (Lead::Tunnel(Origin { refusal: Some(stop), .. }), _) => Err(stop.clone()),
+        (Lead::Tunnel(origin), _) => match &head.place.name {
+            Name::Host(host) if *host == origin.host => match head.place.port.unwrap_or(443) {
+                port if port == origin.port => Ok((origin.host.clone(), origin.port)),
+                _ => Err(Stop::new(Reason::PortNotGranted, "Host names another port than the connection")),
+            },
+            _ => Err(Stop::with(Reason::NameMismatch, format!("the connection is for {}", origin.host))),
+        },
+        (Lead::Proxy, Form::Origin) => {
+            Err(Stop::malformed("a request to a proxy must name its place in the target"))
+        }
+        (Lead::Proxy, Form::Absolute { https: true, place }) => match &place.name {
+            Name::Host(host) => Ok((host.clone(), place.port.unwrap_or(443))),
+            Name::Address(_) => Err(Reason::RawAddress.into()),
+        },
+    }
+}
+
+/// Records a request that cannot be read, and answers it where that makes sense. The connection closes afterwards.
+pub async fn refuse_unread<S: Sink>(
+    client: &Client,
+    lead: &Lead,
+    version: Version,
+    started: Moment,
+    stop: &Stop,
+    sink: &mut S,
+) {
+    let mut draft = draft(client, &client.broker.snapshot(), version, started);
+    draft.note(|outcome| match lead {
+        Lead::Tunnel(origin) => (outcome.host, outcome.port) = (origin.host.as_str().into(), origin.port),
+        Lead::Plain { port } => outcome.port = *port,
+        Lead::Proxy => {}
+    });
+    if let Ok(status) = sink.refuse(stop, draft.request_id(), true).await {
+        draft.note(|outcome| outcome.status = status);
+    }
+    draft.stopped(stop);
+}
+
+/// Answers a request that does not go on. The connection is kept when the request was read to its end.
+async fn refuse<B: Body, S: Sink>(
+    mut draft: Draft,
+    stop: &Stop,
+    head: &RequestHead,
+    body: &mut B,
+    sink: &mut S,
+) -> After {
+    if sink.has_begun() {
+        draft.stopped(stop);
+        return After::Gone;
+    }
+    if stop.reason == Reason::ClientClosed {
+        draft.stopped(stop);
+        return After::Gone;
+    }
+    // SECURITY: a body that was not read must never be taken for the next request (ATTACKS B27).
+    let read = body.is_done() || (!head.expects_continue && body.whole().is_some());
+    let close = head.close || !read || closes(stop.reason);
+    let sent = sink.refuse(stop, draft.request_id(), close).await;
+    if let Ok(status) = sent {
+        draft.note(|outcome| outcome.status = status);
+    }
+    draft.stopped(stop);
+    match (sent.is_ok(), close) {
+        (false, _) => After::Gone,
+        (true, true) => After::Close,
+        (true, false) => After::Keep,
+    }
+}
+
+/// Reasons after which what follows on the connection cannot be trusted or is not wanted.
+const fn closes(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Malformed
+            | Reason::HeadTooLarge
+            | Reason::ClientTimeout
+            | Reason::RunEnded
+            | Reason::ShuttingDown
+            | Reason::UpgradeRefused
+    )
+}
+
+fn draft(client: &Client, snapshot: &Snapshot, version: Version, started: Moment) -> Draft {
+    let (broker, run) = (&client.broker, Some(&client.run));
+    Draft::new(broker, run, snapshot, Kind::Request, client.door, version.word(), started)
+}

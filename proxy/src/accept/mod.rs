@@ -1,6 +1,7 @@
 //! From a handed socket to a client of one run.
 
 mod explicit;
+pub mod http1;
 pub mod worker;
 
 use std::os::fd::OwnedFd;

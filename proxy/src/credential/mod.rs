@@ -31,6 +31,16 @@ pub struct Material {
     pub scrubber: Arc<Scrubber>,
 }
 
+impl Material {
+    /// Name of the header field that it is attached as.
+    pub fn header_name(&self) -> Option<&str> {
+        match &self.attach {
+            Attach::Header { name, .. } => Some(name),
+            Attach::Query { .. } => None,
+        }
+    }
+}
+
 /// Where the secret goes.
 #[derive(Debug)]
 pub enum Attach {

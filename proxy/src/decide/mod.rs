@@ -1,3 +1,74 @@
-//! Asks policy, and keeps what a run has left.
+//! Asks policy about one request, with all facts of one moment, and keeps what a run has left.
+
+use std::sync::Arc;
+
+use freeboard_policy::{
+    ApiView, Decision, DestinationQuestion, GrantView, Host, Permit, RequestQuestion, Route, RunScope,
+};
+
+use crate::broker::{Moment, Snapshot};
+use crate::error::Stop;
+use crate::request::RequestHead;
+use crate::run::RunContext;
 
 pub mod budget;
+
+/// A request that policy allows, with what goes with the permit.
+#[derive(Debug)]
+pub struct Allowed<'s> {
+    pub permit: Permit,
+    pub route: Route,
+    pub api: Arc<ApiView>,
+    pub grant: &'s GrantView,
+}
+
+/// May this run go to this place at all? Asked at CONNECT and when a ClientHello names its server.
+///
+/// # Errors
+/// `host_not_granted`, `port_not_granted`, or what is wrong with the run's scope.
+pub fn destination(
+    run: &RunContext,
+    snapshot: &Arc<Snapshot>,
+    now: Moment,
+    host: &Host,
+    port: u16,
+) -> Result<(Arc<RunScope>, Route), Stop> {
+    let scope = run.scope(snapshot, now)?;
+    let route = snapshot.policy.destination(&DestinationQuestion { scope: &scope, host, port })?;
+    Ok((scope, route))
+}
+
+/// May this run send this request? Asked for every request, with the policy in force at that moment.
+///
+/// # Errors
+/// Policy's refusal, or `internal` where its answer names what it does not have.
+pub fn request<'s>(
+    run: &RunContext,
+    snapshot: &'s Arc<Snapshot>,
+    now: Moment,
+    host: &Host,
+    port: u16,
+    head: &RequestHead,
+) -> Result<Allowed<'s>, Stop> {
+    let (scope, route) = destination(run, snapshot, now, host, port)?;
+    let target = head.target.as_ref().ok_or(Stop::malformed("no target"))?;
+    let question = RequestQuestion {
+        scope: &scope,
+        route: &route,
+        method: &head.method,
+        target,
+        websocket: head.websocket.is_some(),
+        now_unix: now.unix_seconds(),
+    };
+    let permit = match snapshot.policy.evaluate(&question) {
+        Decision::Allow(permit) => permit,
+        Decision::Refuse(refusal) => return Err(refusal.into()),
+    };
+    let fault = |what| Stop::new(freeboard_policy::Reason::Internal, what);
+    if permit.api() != &route.api {
+        return Err(fault("the permit is for another API than the route"));
+    }
+    let api = snapshot.api(&route.api).ok_or(fault("policy does not know its own API"))?;
+    let grant = snapshot.grant(permit.grant()).ok_or(fault("policy does not know its own grant"))?;
+    Ok(Allowed { permit, route, api, grant })
+}

@@ -1,7 +1,9 @@
 //! What happened, once per request, connection or query: the outcome and the recorder that writes it.
 
+mod draft;
 mod outcome;
 
+pub use draft::Draft;
 pub use outcome::{Kind, Outcome, RequestId, Verdict};
 
 use freeboard_policy::Reason;

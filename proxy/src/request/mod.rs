@@ -1,1 +1,12 @@
-//! From bytes to one request model. Anything with two readings is refused here.
+//! One request model for every protocol and door. Anything with two readings is refused while it is made.
+
+pub mod body;
+pub mod fields;
+pub mod head;
+pub mod name;
+pub mod place;
+
+pub use body::{Body, Length, NoBody};
+pub use fields::Fields;
+pub use head::{RequestHead, Version, Websocket};
+pub use place::{Name, Place};

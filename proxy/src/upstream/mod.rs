@@ -1,8 +1,10 @@
 //! The upstream side: resolve, check, dial, verify, send, keep.
 
+pub mod answer;
 pub mod check;
 pub mod dial;
 pub mod pool;
 pub mod resolve;
 pub mod send;
 pub mod trust;
+pub mod websocket;

@@ -1,13 +1,113 @@
-//! Idle upstream connections of one run, by origin and credential identity. (path)
+//! Idle upstream connections of one run, by origin and credential identity.
+//!
+//! The pool belongs to a `RunContext`: what one run leaves on a connection never meets another run (ATTACKS B37, C26).
+
+use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use freeboard_policy::Host;
+
+use super::send::Connection;
+use crate::limits::{IDLE_UPSTREAM_PER_KEY, UPSTREAM_IDLE_TIMEOUT};
+
+/// What connections may be shared under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key<'a> {
+    pub host: &'a Host,
+    pub port: u16,
+    /// Name of the API: two APIs may trust different CAs for one origin.
+    pub api: &'a str,
+    /// `Material::identity`; 0 without a credential.
+    pub identity: u64,
+}
 
 /// Belongs to one `RunContext`.
 #[derive(Debug, Default)]
-pub struct Pool {}
+pub struct Pool {
+    shelves: Mutex<Vec<Shelf>>,
+}
+
+#[derive(Debug)]
+struct Shelf {
+    host: Host,
+    port: u16,
+    api: Box<str>,
+    identity: u64,
+    idle: Vec<(Box<Connection>, Instant)>,
+}
+
+impl Shelf {
+    fn fits(&self, key: Key<'_>) -> bool {
+        self.identity == key.identity
+            && self.port == key.port
+            && self.host == *key.host
+            && *self.api == *key.api
+    }
+}
 
 impl Pool {
+    /// The connection that was used last, if it is quiet: one that was closed or on which bytes came that nobody
+    /// asked for is thrown away (ATTACKS B36).
+    pub fn take(&self, key: Key<'_>) -> Option<Box<Connection>> {
+        loop {
+            let (mut connection, since) = {
+                let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+                shelves.iter_mut().find(|shelf| shelf.fits(key))?.idle.pop()?
+            };
+            if since.elapsed() < UPSTREAM_IDLE_TIMEOUT && connection.is_quiet() {
+                connection.reused = true;
+                return Some(connection);
+            }
+        }
+    }
+
+    /// Keeps a connection whose last exchange ended cleanly.
+    pub fn put(&self, key: Key<'_>, connection: Box<Connection>) {
+        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        let shelf = match shelves.iter().position(|shelf| shelf.fits(key)) {
+            Some(at) => shelves.get_mut(at),
+            None => {
+                shelves.push(Shelf {
+                    host: key.host.clone(),
+                    port: key.port,
+                    api: key.api.into(),
+                    identity: key.identity,
+                    idle: Vec::new(),
+                });
+                shelves.last_mut()
+            }
+        };
+        if let Some(shelf) = shelf
+            && shelf.idle.len() < IDLE_UPSTREAM_PER_KEY
+        {
+            shelf.idle.push((connection, Instant::now()));
+        }
+    }
+
     /// Closes connections that were idle for too long.
-    pub fn sweep(&self) {}
+    pub fn sweep(&self) {
+        let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
+        for shelf in shelves.iter_mut() {
+            shelf.idle.retain(|(_, since)| since.elapsed() < UPSTREAM_IDLE_TIMEOUT);
+        }
+        shelves.retain(|shelf| !shelf.idle.is_empty());
+    }
 
     /// Closes all.
-    pub fn clear(&self) {}
+    pub fn clear(&self) {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+impl Connection {
+    /// Nothing has come since the last response, and the peer has not closed.
+    fn is_quiet(&mut self) -> bool {
+        let mut context = Context::from_waker(Waker::noop());
+        self.input.is_empty()
+            && matches!(
+                self.input.poll_fill(&mut context, &self.stream, crate::limits::BUFFER_BYTES),
+                Poll::Pending
+            )
+    }
 }

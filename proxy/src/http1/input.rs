@@ -1,0 +1,104 @@
+//! What was read from a stream and not used yet.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+
+use super::{Stream, buffer};
+
+/// Read side of a connection. It holds a buffer only while there are bytes in it.
+#[derive(Debug, Default)]
+pub struct Input {
+    buffer: Option<Box<[u8]>>,
+    start: usize,
+    end: usize,
+}
+
+impl Input {
+    /// The bytes that are here.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.as_deref().and_then(|buffer| buffer.get(self.start..self.end)).unwrap_or_default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.start == self.end
+    }
+
+    /// Marks the first `count` bytes as used.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Puts bytes in front of everything that will be read, for what another reader had read ahead.
+    pub fn preload(&mut self, bytes: &[u8]) {
+        let mut buffer = vec![0; bytes.len().max(crate::limits::BUFFER_BYTES)];
+        for (place, byte) in buffer.iter_mut().zip(bytes) {
+            *place = *byte;
+        }
+        (self.buffer, self.start, self.end) = (Some(buffer.into_boxed_slice()), 0, bytes.len());
+    }
+
+    /// Reads once more; `Ok(0)` is the end of the stream. Holds at most `limit` unused bytes: with that many there
+    /// already it answers `OutOfMemory`. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// The stream failed, or the limit is reached.
+    pub async fn fill(&mut self, stream: &Stream, limit: usize) -> io::Result<usize> {
+        poll_fn(|cx| self.poll_fill(cx, stream, limit)).await
+    }
+
+    /// See `fill`. While it waits with nothing in the buffer, the buffer is in the pool.
+    pub fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        stream: &Stream,
+        limit: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.end - self.start >= limit {
+            return Poll::Ready(Err(io::ErrorKind::OutOfMemory.into()));
+        }
+        let mut buffer = self.buffer.take().unwrap_or_else(buffer::take);
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.end == buffer.len() {
+            if self.start > 0 {
+                buffer.copy_within(self.start..self.end, 0);
+                (self.start, self.end) = (0, self.end - self.start);
+            } else {
+                let mut larger = vec![0; (buffer.len() * 2).min(limit.max(buffer.len() + 1))];
+                for (place, byte) in larger.iter_mut().zip(buffer.iter()) {
+                    *place = *byte;
+                }
+                buffer = larger.into_boxed_slice();
+            }
+        }
+        let space = buffer.get_mut(self.end..).unwrap_or_default();
+        let poll = stream.poll_read(cx, space);
+        if let Poll::Ready(Ok(count)) = poll {
+            self.end += count;
+        }
+        if self.start == self.end {
+            buffer::give(buffer);
+        } else {
+            self.buffer = Some(buffer);
+        }
+        poll
+    }
+
+    /// Gives the buffer back when nothing is in it.
+    pub fn release(&mut self) {
+        if self.is_empty()
+            && let Some(buffer) = self.buffer.take()
+        {
+            (self.start, self.end) = (0, 0);
+            buffer::give(buffer);
+        }
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        self.start = self.end;
+        self.release();
+    }
+}

@@ -1,0 +1,138 @@
+//! The table from reason to words. What a guest reads is short, the same for everybody, and tells neither paths nor
+//! other rules nor names of secrets (STYLE 25).
+
+use freeboard_policy::Reason;
+use serde::Serialize;
+
+use super::ResponseHead;
+use crate::error::Stop;
+use crate::record::RequestId;
+use crate::request::{Fields, Length};
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Refused {
+    pub head: ResponseHead,
+    pub body: Vec<u8>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    error: &'a str,
+    request_id: String,
+    message: &'a str,
+    hint: &'a str,
+}
+
+/// The answer for `stop`.
+pub fn refused(stop: &Stop, id: RequestId, close: bool) -> Refused {
+    let (message, hint) = words(stop.reason);
+    let document = Document { error: stop.reason.code(), request_id: id.to_string(), message, hint };
+    let mut body = serde_json::to_vec(&document).unwrap_or_default();
+    body.push(b'\n');
+    let mut fields = Fields::default();
+    fields.push("content-type", b"application/json");
+    fields.push("cache-control", b"no-store");
+    fields.push("x-freeboard-reason", stop.reason.code().as_bytes());
+    fields.push("x-freeboard-request-id", document.request_id.as_bytes());
+    match stop.reason {
+        Reason::ProxyAuthRequired => fields.push("proxy-authenticate", b"Basic realm=\"freeboard\""),
+        Reason::BudgetExhausted | Reason::RunLimit | Reason::Shed => fields.push("retry-after", b"60"),
+        _ => {}
+    }
+    let status = match stop.reason.status() {
+        // 499 is nobody's to read; should it ever be sent, it is a broken request.
+        499 => 400,
+        status => status,
+    };
+    let length = Length::Sized(body.len() as u64);
+    Refused {
+        head: ResponseHead { status, fields, length, declared: None, close, websocket_accept: None },
+        body,
+    }
+}
+
+const POLICY_HINT: &str =
+    "This is policy; do not retry. Ask the owner of the grant for a rule if you need it.";
+const REQUEST_HINT: &str = "Send a well-formed request; do not retry it unchanged.";
+const RETRY_HINT: &str = "Try again later.";
+const OPERATOR_HINT: &str = "Tell the operator the request id.";
+
+/// What a guest reads, and what it should do.
+const fn words(reason: Reason) -> (&'static str, &'static str) {
+    match reason {
+        Reason::HostNotGranted => ("This run has no grant for this host.", POLICY_HINT),
+        Reason::NoRule => ("No rule of this run's grants allows this request.", POLICY_HINT),
+        Reason::DeniedByRule => ("A rule forbids this request.", POLICY_HINT),
+        Reason::MethodNotGranted => ("The path is granted, this method is not.", POLICY_HINT),
+        Reason::QueryNotGranted => ("The path is granted, this query is not.", POLICY_HINT),
+        Reason::RawAddress => {
+            ("Addresses cannot be dialled directly.", "Use the name of a granted host over https.")
+        }
+        Reason::PortNotGranted => ("This run has no grant for this port.", POLICY_HINT),
+        Reason::AddressRefused => ("The host's address is not one that may be dialled.", OPERATOR_HINT),
+        Reason::PlainHttp => ("Clear-text http is not forwarded.", "Use https."),
+        Reason::GrantExpired => ("The grant's time is over.", POLICY_HINT),
+        Reason::FloorNotMet => ("The grant needs stronger isolation than this run has.", POLICY_HINT),
+        Reason::GrantNotAvailable => ("The grant is not available to this run.", POLICY_HINT),
+        Reason::MethodForbidden => ("This method is never forwarded.", REQUEST_HINT),
+        Reason::UpgradeRefused => ("Switching to this protocol is not allowed.", POLICY_HINT),
+        Reason::NameMismatch => ("The connection and the request name different hosts.", REQUEST_HINT),
+        Reason::Malformed => ("The request is malformed or has two readings.", REQUEST_HINT),
+        Reason::TargetNotCanonical => (
+            "The path or query has more than one reading.",
+            "Send it without dot segments, `//`, `;` or `\\`.",
+        ),
+        Reason::ExpectationFailed => ("Only `100-continue` can be expected.", REQUEST_HINT),
+        Reason::HeadTooLarge => ("The request head is too large.", REQUEST_HINT),
+        Reason::BodyTooLarge => ("The request body is larger than the grant allows.", POLICY_HINT),
+        Reason::ClientTimeout => ("The request took too long to arrive.", RETRY_HINT),
+        Reason::ClientClosed => ("The connection was closed early.", RETRY_HINT),
+        Reason::TlsRefused => ("TLS 1.2 or newer is needed.", REQUEST_HINT),
+        Reason::NoServerName => ("TLS needs a server name.", REQUEST_HINT),
+        Reason::ProxyAuthRequired => {
+            ("The proxy needs this run's credential.", "Send Proxy-Authorization with the run's token.")
+        }
+        Reason::BudgetExhausted => ("The grant's budget for this run is used up.", POLICY_HINT),
+        Reason::RunLimit => ("This run has too many connections.", RETRY_HINT),
+        Reason::Shed => ("The API is overloaded; the request was held back.", RETRY_HINT),
+        Reason::CredentialUnavailable => ("The credential for this API is not available.", OPERATOR_HINT),
+        Reason::AuditUnavailable => ("Nothing is forwarded while the audit log is down.", OPERATOR_HINT),
+        Reason::PolicyUnavailable => ("No policy is loaded.", OPERATOR_HINT),
+        Reason::RunEnded => ("The run has ended.", "Start a new run."),
+        Reason::ShuttingDown => ("The broker is shutting down.", RETRY_HINT),
+        Reason::Internal => ("The broker failed.", OPERATOR_HINT),
+        Reason::UpstreamUnresolved => ("The host's name does not resolve.", RETRY_HINT),
+        Reason::UpstreamUnreachable => ("The host could not be reached.", RETRY_HINT),
+        Reason::UpstreamUntrusted => {
+            ("The host's certificate is not trusted; nothing was sent.", OPERATOR_HINT)
+        }
+        Reason::UpstreamMalformed => ("The host's answer is malformed.", OPERATOR_HINT),
+        Reason::UpstreamTimeout => ("The host took too long.", RETRY_HINT),
+        Reason::ResponseUninspectable => ("The host's answer cannot be inspected.", OPERATOR_HINT),
+        Reason::ResponseTooLarge => ("The host's answer is larger than the grant allows.", POLICY_HINT),
+        Reason::DnsRefused => ("This run has no grant for this name.", POLICY_HINT),
+        Reason::UdpRefused => ("UDP is not forwarded.", POLICY_HINT),
+        Reason::InsufficientIsolation => ("The isolation asked for is not available.", OPERATOR_HINT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn h53_every_reason_has_a_status_words_and_a_hint() {
+        for reason in Reason::ALL {
+            let answer = refused(&Stop::new(*reason, "a detail that stays inside"), RequestId(7), false);
+            let text = String::from_utf8(answer.body).unwrap();
+            let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(document["error"], reason.code());
+            assert_eq!(document["request_id"], "00000000000000000000000000000007");
+            assert!(!document["message"].as_str().unwrap().is_empty());
+            assert!(!document["hint"].as_str().unwrap().is_empty());
+            assert!(!text.contains("stays inside"));
+            assert!((400..600).contains(&answer.head.status));
+        }
+    }
+}
