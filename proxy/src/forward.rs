@@ -17,7 +17,7 @@ use crate::limits;
 use crate::pipeline::{After, Client};
 use crate::record::Draft;
 use crate::request::name::{Role, role};
-use crate::request::{Body, Fields, Length, RequestHead};
+use crate::request::{Body, Fields, Length, RequestHead, Version};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::answer::{AnswerHead, Framing, forwards};
 use crate::upstream::dial::{Offer, Protocol};
@@ -371,7 +371,8 @@ async fn relay<S: Sink>(
     if plan.material.is_some() && answer.fields.remove("set-cookie") {
         draft.note(|outcome| outcome.stripped.push("set_cookie"));
     }
-    let close = head.close || !uploaded || plan.client.broker.draining.is_cancelled();
+    let by_close = head.version == Version::Http10 && answer.framing.length() == Length::Unknown;
+    let close = head.close || by_close || !uploaded || plan.client.broker.draining.is_cancelled();
     let response = ResponseHead {
         status: answer.status,
         fields: answer.fields,

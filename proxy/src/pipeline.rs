@@ -123,7 +123,7 @@ async fn decide_and_forward<B: Body, S: Sink>(
     }
     let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
     let material = match permit.credential() {
-        Some(name) => Some(snapshot.credentials.material(name, &client.run).await?),
+        Some(name) => Some(snapshot.material(name, &client.run, draft.started()).await?),
         None => None,
     };
     if let Some(material) = &material {

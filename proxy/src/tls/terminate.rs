@@ -1,1 +1,91 @@
-//! Reads the ClientHello, then ends TLS with the leaf for its server name. (path)
+//! Reads the ClientHello, then ends TLS with the leaf for its server name.
+//!
+//! The hello is read whole, however it is cut into records. Nothing is minted before the decision, and for refused
+//! names only within the run's budget.
+
+use std::io;
+use std::sync::Arc;
+
+use freeboard_policy::{Host, Reason};
+use rustls::ServerConfig;
+use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::server::TlsStream;
+use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
+
+use crate::error::Stop;
+use crate::http1::Socket;
+use crate::limits;
+
+/// A ClientHello that was read and not answered yet.
+pub struct Hello {
+    start: StartHandshake<Socket>,
+    deadline: Instant,
+    /// The server name that it asks for.
+    pub server_name: Option<Host>,
+}
+
+impl std::fmt::Debug for Hello {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hello").field("server_name", &self.server_name).finish_non_exhaustive()
+    }
+}
+
+impl Hello {
+    /// Reads a ClientHello. Dropping it midway closes the connection.
+    ///
+    /// # Errors
+    /// `tls_refused` for what is not TLS 1.2 or newer, `client_timeout`, `client_closed`.
+    pub async fn read(socket: Socket) -> Result<Self, Stop> {
+        let deadline = Instant::now() + limits::HANDSHAKE_TIMEOUT;
+        let acceptor = LazyConfigAcceptor::new(Acceptor::default(), socket);
+        let start = match timeout_at(deadline, acceptor).await {
+            Err(_) => return Err(Stop::new(Reason::ClientTimeout, "no ClientHello in time")),
+            Ok(Err(error)) => return Err(stop(&error)),
+            Ok(Ok(start)) => start,
+        };
+        let server_name = match start.client_hello().server_name() {
+            None => None,
+            Some(name) => Some(
+                Host::parse(name)
+                    .map_err(|error| Stop::with(Reason::TlsRefused, format!("server name: {error}")))?,
+            ),
+        };
+        Ok(Self { start, deadline, server_name })
+    }
+
+    /// Ends TLS with this configuration.
+    ///
+    /// # Errors
+    /// `tls_refused`, for example when the guest does not trust our CA; `client_timeout`, `client_closed`.
+    pub async fn complete(self, config: Arc<ServerConfig>) -> Result<TlsStream<Socket>, Stop> {
+        match timeout_at(self.deadline, self.start.into_stream(config)).await {
+            Err(_) => Err(Stop::new(Reason::ClientTimeout, "the TLS handshake did not end in time")),
+            Ok(Err(error)) => Err(stop(&error)),
+            Ok(Ok(stream)) => Ok(stream),
+        }
+    }
+
+    /// Ends the handshake with an alert: `access_denied` (RFC 8446 6.2).
+    pub async fn refuse(self) {
+        const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+        let mut socket = self.start.io;
+        let farewell = async {
+            // The guest may be gone already: there is nobody left to tell.
+            let _ = socket.write_all(&ACCESS_DENIED).await;
+            let _ = socket.shutdown().await;
+        };
+        let _ = timeout(limits::LINGER_TIMEOUT, farewell).await;
+    }
+}
+
+fn stop(error: &io::Error) -> Stop {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(tls) => Stop::with(Reason::TlsRefused, tls.to_string()),
+        None if error.kind() == io::ErrorKind::InvalidData => {
+            Stop::with(Reason::TlsRefused, error.to_string())
+        }
+        None => Stop::with(Reason::ClientClosed, format!("TLS handshake: {error}")),
+    }
+}

@@ -1,0 +1,107 @@
+//! Connections of programs that were told to use a proxy: CONNECT, and `https` targets in absolute form.
+
+use freeboard_policy::Reason;
+
+use super::http1::{Guest, Next, ResponseSink, next, serve_one};
+use super::transparent;
+use super::tunnel::{Wanted, serve_tls};
+use crate::broker::Moment;
+use crate::decide;
+use crate::error::Stop;
+use crate::limits;
+use crate::pipeline::{Client, Lead};
+use crate::record::{Draft, Kind};
+use crate::request::head::Form;
+use crate::request::{Name, Place, RequestHead};
+use crate::respond::Sink;
+
+/// Serves a connection whose run is known: the proxy door inside a gate, a stream of a run's worker.
+pub async fn serve_connection(client: &Client, mut guest: Guest) {
+    let draining = client.broker.draining.clone();
+    loop {
+        let Next::Head(started, head) = next(&client.broker, &draining, &mut guest).await else {
+            return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
+        };
+        match serve_head(client, started, *head, guest).await {
+            Some(kept) => guest = kept,
+            None => return,
+        }
+    }
+}
+
+/// Serves one request to a proxy; gives the connection back when another may follow.
+pub async fn serve_head(
+    client: &Client,
+    started: Moment,
+    head: Result<RequestHead, Stop>,
+    mut guest: Guest,
+) -> Option<Guest> {
+    let place = match &head {
+        Ok(RequestHead { form: Form::Authority(place), .. }) if client.door != "streams" => place.clone(),
+        _ => return serve_one(client, &Lead::Proxy, started, head, &mut guest).await.then_some(guest),
+    };
+    let wanted = wanted(client, place);
+    if let Err(stop) = may_connect(client, &wanted, started) {
+        let keep = refuse_connect(client, &wanted, started, &stop, &guest).await;
+        return keep.then_some(guest);
+    }
+    let answer =
+        guest.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n", limits::CLIENT_WRITE_TIMEOUT);
+    answer.await.ok()?;
+    let Guest { stream, input } = guest;
+    let mut socket = stream.into_socket()?;
+    // A client may send its ClientHello without waiting for the 200.
+    socket.unread(input.bytes());
+    drop(input);
+    // SECURITY: what follows is TLS or nothing: there is no relay of opaque bytes.
+    serve_tls(client, wanted, socket, started).await;
+    None
+}
+
+fn wanted(client: &Client, place: Place) -> Wanted {
+    let port = place.port.unwrap_or(443);
+    match place.name {
+        Name::Host(host) => Wanted::Name(host, port),
+        // A program that resolved the name itself names the synthetic address.
+        Name::Address(address) => transparent::wanted(client, (address, port).into()),
+    }
+}
+
+fn may_connect(client: &Client, wanted: &Wanted, now: Moment) -> Result<(), Stop> {
+    if client.broker.draining.is_cancelled() {
+        return Err(Reason::ShuttingDown.into());
+    }
+    match wanted {
+        Wanted::Address(..) => Err(Reason::RawAddress.into()),
+        Wanted::Name(host, port) => {
+            let snapshot = client.broker.snapshot();
+            decide::destination(&client.run, &snapshot, now, host, *port).map(drop)
+        }
+    }
+}
+
+async fn refuse_connect(
+    client: &Client,
+    wanted: &Wanted,
+    started: Moment,
+    stop: &Stop,
+    guest: &Guest,
+) -> bool {
+    let snapshot = client.broker.snapshot();
+    let (broker, run) = (&client.broker, Some(&client.run));
+    let mut draft = Draft::new(broker, run, &snapshot, Kind::Tunnel, client.door, "http/1.1", started);
+    draft.note(|outcome| {
+        outcome.method = "CONNECT".into();
+        (outcome.host, outcome.port) = match wanted {
+            Wanted::Name(host, port) => (host.as_str().into(), *port),
+            Wanted::Address(address, port) => (address.to_string().into(), *port),
+        };
+    });
+    let mut sink = ResponseSink::new(&guest.stream, crate::request::Version::Http11, false);
+    let sent = sink.refuse(stop, draft.request_id(), false).await;
+    if let Ok(status) = sent {
+        draft.note(|outcome| outcome.status = status);
+    }
+    draft.stopped(stop);
+    sent.is_ok()
+}

@@ -1,0 +1,138 @@
+//! A guest's TLS to one place: ClientHello, decision about the destination, handshake, requests.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use freeboard_policy::{Host, Reason};
+
+use super::http1::{Guest, serve};
+use crate::broker::Moment;
+use crate::decide;
+use crate::error::Stop;
+use crate::http1::{Socket, Stream};
+use crate::pipeline::{Client, Lead, Origin};
+use crate::record::{Draft, Kind};
+use crate::tls::LeafName;
+use crate::tls::terminate::Hello;
+
+/// What a door knows of the place that a guest wants.
+#[derive(Debug, Clone)]
+pub enum Wanted {
+    /// CONNECT, or a synthetic address that was issued for this name.
+    Name(Host, u16),
+    /// An address that was not issued.
+    Address(IpAddr, u16),
+}
+
+impl Wanted {
+    fn port(&self) -> u16 {
+        match self {
+            Self::Name(_, port) | Self::Address(_, port) => *port,
+        }
+    }
+}
+
+/// Serves TLS from its first byte to its end. Every request on it is recorded; a tunnel without any is recorded when
+/// its handshake failed or was refused.
+pub async fn serve_tls(client: &Client, wanted: Wanted, socket: Socket, started: Moment) {
+    // Boxed: the state of a handshake is large and gone before the first request.
+    let opened = Box::pin(open(client, &wanted, socket, started)).await;
+    let (origin, stream) = match opened {
+        Ok(opened) => opened,
+        Err(stop) => return record(client, Kind::Tls, &wanted, started, &stop),
+    };
+    serve(client, &Lead::Tunnel(origin), Guest::from(stream)).await;
+}
+
+async fn open(
+    client: &Client,
+    wanted: &Wanted,
+    socket: Socket,
+    started: Moment,
+) -> Result<(Origin, Stream), Stop> {
+    let hello = Hello::read(socket).await?;
+    let decided = decide(client, wanted, &hello, started);
+    let authority = &client.broker.authority;
+    let (origin, config) = match decided {
+        Decided::Go(origin) => {
+            let config = authority.server_config(&origin.host);
+            (origin, config)
+        }
+        // Completed so that the guest can read why, as long as the run's budget lasts.
+        Decided::Tell(origin, leaf) => {
+            let config = authority.refusal_config(&leaf, || client.run.spend_refusal_leaf());
+            if let (Err(_), Some(stop)) = (&config, &origin.refusal) {
+                let stop = stop.clone();
+                hello.refuse().await;
+                return Err(stop);
+            }
+            (origin, config)
+        }
+        Decided::Refuse(stop) => {
+            hello.refuse().await;
+            return Err(stop);
+        }
+    };
+    let stream = hello.complete(http1_only(&config?)).await?;
+    Ok((origin, Stream::from(stream)))
+}
+
+enum Decided {
+    Go(Origin),
+    Tell(Origin, LeafName),
+    Refuse(Stop),
+}
+
+/// SECURITY: the place that was dialled, the server name and (per request) Host must be one name (ATTACKS A24).
+fn decide(client: &Client, wanted: &Wanted, hello: &Hello, now: Moment) -> Decided {
+    let port = wanted.port();
+    let tell = |host: &Host, leaf: LeafName, stop: Stop| {
+        Decided::Tell(Origin { host: host.clone(), port, refusal: Some(stop) }, leaf)
+    };
+    match (wanted, &hello.server_name) {
+        (Wanted::Address(..), Some(name)) => {
+            tell(name, LeafName::Host(name.clone()), Reason::RawAddress.into())
+        }
+        (Wanted::Address(address, _), None) => {
+            // A URL with an address has no server name; the leaf then names the address, so that the guest can read why.
+            match Host::parse("address.invalid") {
+                Ok(nobody) => tell(&nobody, LeafName::Address(*address), Reason::RawAddress.into()),
+                Err(_) => Decided::Refuse(Reason::RawAddress.into()),
+            }
+        }
+        (Wanted::Name(..), None) => Decided::Refuse(Reason::NoServerName.into()),
+        (Wanted::Name(host, _), Some(name)) if host != name => {
+            let stop = Stop::with(Reason::NameMismatch, format!("the server name is {name}"));
+            tell(host, LeafName::Host(name.clone()), stop)
+        }
+        (Wanted::Name(host, port), Some(_)) => {
+            let snapshot = client.broker.snapshot();
+            match decide::destination(&client.run, &snapshot, now, host, *port) {
+                Ok(_) => Decided::Go(Origin { host: host.clone(), port: *port, refusal: None }),
+                Err(stop) => tell(host, LeafName::Host(host.clone()), stop),
+            }
+        }
+    }
+}
+
+/// Without HTTP/2 to serve, it is not offered.
+fn http1_only(config: &Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
+    let mut config = rustls::ServerConfig::clone(config);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Arc::new(config)
+}
+
+/// Records what never became a request.
+pub fn record(client: &Client, kind: Kind, wanted: &Wanted, started: Moment, stop: &Stop) {
+    let snapshot = client.broker.snapshot();
+    let protocol = if kind == Kind::Tls { "tls" } else { "tcp" };
+    let run = Some(&client.run);
+    let mut draft = Draft::new(&client.broker, run, &snapshot, kind, client.door, protocol, started);
+    let host: Cow<'_, str> = match wanted {
+        Wanted::Name(host, _) => host.as_str().into(),
+        Wanted::Address(address, _) => address.to_string().into(),
+    };
+    draft.note(|outcome| (outcome.host, outcome.port) = (host.into(), wanted.port()));
+    draft.stopped(stop);
+}
