@@ -90,6 +90,7 @@ mod tests {
         GrantView {
             name: Arc::from("g"),
             floor: None,
+            expires_unix: None,
             ttl_seconds: None,
             calls,
             per_minute,
