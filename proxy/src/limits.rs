@@ -63,9 +63,6 @@ pub const CONNECTIONS_PER_RUN: usize = 512;
 /// Leaf certificates that one run may cause for names that are not granted to it (ATTACKS E12), so that refusals can
 /// be read. At the limit: the TLS handshake is refused with an alert.
 pub const REFUSAL_LEAVES_PER_RUN: u32 = 64;
-/// Refused connections, queries and requests of one run that are recorded one by one (ATTACKS E23); after that one
-/// record per power of two carries the count.
-pub const REFUSALS_RECORDED_ONE_BY_ONE: u64 = 10_000;
 
 /// Calls of one run under one grant where the grant says nothing. At the limit: 429 `budget_exhausted`.
 pub const DEFAULT_CALLS: u64 = 256;
@@ -84,6 +81,26 @@ pub const TRACE_CALLS: usize = 256;
 pub const TRACE_PATH_BYTES: usize = 1024;
 /// Records that wait for the audit writer. At the limit: 503 `audit_unavailable`, nothing is forwarded.
 pub const AUDIT_QUEUE: usize = 8192;
+/// Flush and stop messages that fit the audit queue besides records. At the limit: a flush is not waited for.
+pub const AUDIT_CONTROL_MESSAGES: usize = 64;
+/// Bytes of lines that are written to the audit log in one go. At the limit: written, then the next batch.
+pub const AUDIT_BATCH_BYTES: usize = 256 << 10;
+/// Rest of the audit writer between batches: bounds its wake-ups and system calls to 500 a second each. It is also how
+/// much of the log a crash of the broker can lose.
+pub const AUDIT_BATCH_PAUSE: Duration = Duration::from_millis(2);
+/// The audit writer looks at windows and flushes at least this often.
+pub const AUDIT_WAKE: Duration = Duration::from_millis(250);
+/// How often a write that failed is tried again. Requests are refused as `audit_unavailable` meanwhile.
+pub const AUDIT_RETRY: Duration = Duration::from_millis(100);
+/// Bytes at the end of the audit log whose chain is checked before it is continued. `freeboard audit verify` checks all.
+pub const AUDIT_TAIL_CHECK_BYTES: u64 = 2 << 20;
+/// Equal refusals (run, kind, reason, host) that are recorded one by one in a window (ATTACKS E23). After that they are
+/// counted; the last one and the count are written when the window ends.
+pub const REFUSALS_WRITTEN_EACH: u64 = 100;
+/// Length of such a window.
+pub const FLOOD_WINDOW: Duration = Duration::from_secs(10);
+/// Different refusals that are told apart in a window. At the limit: further hosts of one run are counted together.
+pub const FLOOD_KEYS: usize = 4096;
 
 /// Addresses of one name that are looked at. Large sets are for load balancing; the first few serve. More are ignored.
 pub const ADDRESSES_PER_NAME: usize = 16;

@@ -63,7 +63,7 @@ struct Frame<'a> {
 }
 
 /// Feed it every line in order, the files of a rotated log one after the other.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Verifier {
     report: Report,
     line: u64,
@@ -115,6 +115,12 @@ impl Verifier {
         self.report.head = head;
         self.report.records += 1;
         Ok(())
+    }
+
+    /// Whether `line` would be the next record.
+    pub fn would_accept(&self, line: &[u8]) -> bool {
+        let mut trial = self.clone();
+        trial.line(line).is_ok() && trial.report.records > self.report.records
     }
 
     /// Takes what stands after the last line feed, and ends. Empty in a log that was closed in order.

@@ -1,0 +1,211 @@
+//! The one thread that writes the log.
+//!
+//! It takes what waits in the queue, turns it into lines, writes them in one go, and rests for a moment: at high rates
+//! one wake-up and one system call serve many records.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use freeboard_audit::{Entry, Event, Finding, Severity};
+
+use super::flood::Flood;
+use super::log::{Log, LogError, LogSettings};
+use super::{Message, Shared, Slot, event};
+use crate::broker::Clock;
+use crate::limits::{AUDIT_BATCH_BYTES, AUDIT_BATCH_PAUSE, AUDIT_RETRY, AUDIT_WAKE};
+
+/// Owns the thread. `stop` writes what is left.
+#[derive(Debug)]
+pub struct Writer {
+    sender: SyncSender<Message>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        settings: LogSettings,
+        clock: Clock,
+        receiver: Receiver<Message>,
+        sender: SyncSender<Message>,
+        shared: Arc<Shared>,
+    ) -> Result<Self, LogError> {
+        let sync_every = settings.sync_every;
+        let log = Log::open(settings, clock.now().unix_ms)?;
+        let worker = Worker {
+            log,
+            clock,
+            shared,
+            flood: Flood::default(),
+            held: Vec::new(),
+            flushes: Vec::new(),
+            failing_since: None,
+            sync_every,
+            synced: Instant::now(),
+            stopping: false,
+        };
+        let thread = std::thread::Builder::new()
+            .name("audit-writer".to_owned())
+            .spawn(move || worker.run(&receiver))
+            .map_err(LogError::Thread)?;
+        Ok(Self { sender, thread: Some(thread) })
+    }
+
+    /// Writes what waits and ends. Called once nothing is served any more.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // Errors mean that the thread has ended already.
+            let _ = self.sender.send(Message::Stop);
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Worker {
+    log: Log,
+    clock: Clock,
+    shared: Arc<Shared>,
+    flood: Flood,
+    /// Slots of records that are encoded but not in the file yet: their room is not free before.
+    held: Vec<Slot>,
+    flushes: Vec<SyncSender<()>>,
+    failing_since: Option<Instant>,
+    sync_every: std::time::Duration,
+    synced: Instant,
+    stopping: bool,
+}
+
+impl Worker {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            if self.failing_since.is_none() {
+                self.collect(receiver);
+            }
+            self.write();
+            if self.stopping {
+                break;
+            }
+            std::thread::sleep(if self.failing_since.is_some() { AUDIT_RETRY } else { AUDIT_BATCH_PAUSE });
+        }
+        let left = self.flood.close(self.clock.now().unix_ms, true);
+        left.iter().for_each(|(time, entry)| self.append(*time, entry));
+        self.write();
+        if let Err(error) = self.log.sync() {
+            tracing::error!(%error, "the end of the audit log was not flushed to the disk");
+        }
+    }
+
+    /// Waits for a message and takes all that wait, up to a batch.
+    fn collect(&mut self, receiver: &Receiver<Message>) {
+        match receiver.recv_timeout(AUDIT_WAKE) {
+            Ok(message) => self.take(message),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => self.stopping = true,
+        }
+        while !self.stopping && self.log.pending_bytes() < AUDIT_BATCH_BYTES {
+            let Ok(message) = receiver.try_recv() else { break };
+            self.take(message);
+        }
+        if !self.flood.is_empty() {
+            let over = self.flood.close(self.clock.now().unix_ms, false);
+            over.iter().for_each(|(time, entry)| self.append(*time, entry));
+        }
+        self.report_lost();
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Decided { outcome, slot } => {
+                let (time, entry) = event::entry(*outcome);
+                if let Some(entry) = self.flood.admit(time, entry) {
+                    self.append(time, &entry);
+                }
+                self.held.push(slot);
+            }
+            Message::Happened { time_unix_ms, entry, slot } => {
+                self.append(time_unix_ms, &entry);
+                self.held.push(slot);
+            }
+            Message::Flush(done) => self.flushes.push(done),
+            Message::Stop => self.stopping = true,
+        }
+    }
+
+    fn append(&mut self, time_unix_ms: u64, entry: &Entry) {
+        if let Err(error) = self.log.append(time_unix_ms, entry) {
+            tracing::error!(%error, "an audit record was not written");
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Refusals that found the queue full are owned up to.
+    fn report_lost(&mut self) {
+        let lost = self.shared.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            self.finding(
+                Severity::Error,
+                "audit_records_lost",
+                format!("{lost} refusals found no room in the queue"),
+            );
+        }
+    }
+
+    fn finding(&mut self, severity: Severity, code: &str, detail: String) {
+        let finding = Finding { severity, code: code.into(), credential: None, detail: detail.into() };
+        let entry = Entry { policy: None, run: None, event: Event::Finding(finding) };
+        self.append(self.clock.now().unix_ms, &entry);
+    }
+
+    fn write(&mut self) {
+        let due = self.synced.elapsed() >= self.sync_every;
+        let mut result = self.log.flush();
+        if result.is_ok() && due {
+            result = self.log.sync();
+            self.synced = Instant::now();
+        }
+        match (result, self.failing_since) {
+            (Ok(()), None) => self.settle(),
+            (Ok(()), Some(since)) => self.recovered(since),
+            (Err(error), None) => {
+                tracing::error!(%error, "the audit log cannot be written: requests are refused until it can");
+                self.failing_since = Some(Instant::now());
+                self.shared.failed.store(true, Ordering::Release);
+            }
+            (Err(_), Some(_)) => {}
+        }
+    }
+
+    fn recovered(&mut self, since: Instant) {
+        self.failing_since = None;
+        let seconds = since.elapsed().as_secs_f32();
+        tracing::warn!(seconds, "the audit log can be written again");
+        self.finding(
+            Severity::Error,
+            "audit_was_unavailable",
+            format!("the log could not be written for {seconds:.1} s; requests were refused"),
+        );
+        self.settle();
+        self.shared.failed.store(false, Ordering::Release);
+    }
+
+    /// Gives back the room of what is in the file.
+    fn settle(&mut self) {
+        self.held.clear();
+        for done in self.flushes.drain(..) {
+            // An error means that nobody waits any more.
+            let _ = done.send(());
+        }
+    }
+}
