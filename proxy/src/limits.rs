@@ -148,3 +148,6 @@ pub const TOKEN_RENEW_BEFORE: Duration = Duration::from_secs(60);
 pub const MINTED_TOKENS_PER_CREDENTIAL: usize = 1_024;
 /// Shortest secret in bytes whose encoded pieces are scrubbed: shorter pieces would be found in ordinary text.
 pub const SCRUB_MIN_BYTES: usize = 8;
+
+/// Bytes of `freeboard.toml` that are read. What stands after that is not seen, and so a syntax error or missing.
+pub const CONFIG_FILE_MAX_BYTES: u64 = 1 << 20;

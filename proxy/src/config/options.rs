@@ -1,0 +1,249 @@
+//! Which options the broker has: the one table for reading, checking, printing and the reference page.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::units;
+
+/// What kind of value an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An absolute path.
+    Path,
+    Text,
+    /// A whole number between the two.
+    Count(u64, u64),
+    /// An amount such as `64MiB`, at least so many bytes.
+    Bytes(u64),
+    /// A time such as `10s`.
+    Time,
+    /// A time such as `10s`, or `off`.
+    TimeOrOff,
+    /// An address such as `127.0.0.1:3128`, or `off`.
+    AddressOrOff,
+    /// A list of user ids.
+    Uids,
+}
+
+/// A value that was read as its kind says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Value {
+    Path(PathBuf),
+    Text(String),
+    Count(u64),
+    Bytes(u64),
+    Time(Option<Duration>),
+    Address(Option<SocketAddr>),
+    Uids(Vec<u32>),
+}
+
+/// Where a default comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    Fixed(&'static str),
+    /// Below `/etc/freeboard`, or `$XDG_CONFIG_HOME/freeboard` for an ordinary user.
+    Config(&'static str),
+    /// Below `/var/lib/freeboard`, or `$XDG_STATE_HOME/freeboard`.
+    State(&'static str),
+    /// Below `/run/freeboard`, or `$XDG_RUNTIME_DIR/freeboard`.
+    Runtime(&'static str),
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionSpec {
+    /// Below `[broker]`.
+    pub key: &'static str,
+    pub kind: Kind,
+    pub standard: Standard,
+    pub what: &'static str,
+    /// Why the default is what it is, and what goes wrong when it is relaxed.
+    pub why: &'static str,
+}
+
+const fn option(
+    key: &'static str,
+    kind: Kind,
+    standard: Standard,
+    what: &'static str,
+    why: &'static str,
+) -> OptionSpec {
+    OptionSpec { key, kind, standard, what, why }
+}
+
+/// Every option with one value. `[broker.hosts]` and `[[broker.explicit_run]]` are read beside these.
+pub const OPTIONS: &[OptionSpec] = &[
+    option(
+        "policy",
+        Kind::Path,
+        Standard::Config("policy"),
+        "Folder of policy files; keep it in version control.",
+        "The commit of the folder's git work tree goes into every audit record.",
+    ),
+    option(
+        "ca_certificate",
+        Kind::Path,
+        Standard::State("ca/ca.pem"),
+        "Certificate of the interception CA, which guests trust. `freeboard ca init` makes it.",
+        "It is not made by `serve`, so that a lost file is seen and not papered over by a CA that no guest trusts.",
+    ),
+    option(
+        "ca_key",
+        Kind::Path,
+        Standard::State("ca/ca-key.pem"),
+        "Private key of the interception CA, mode 0600. As root it is read before privileges are dropped, so it may belong to root.",
+        "Whoever reads it can pose as every site to every guest.",
+    ),
+    option(
+        "control_socket",
+        Kind::Path,
+        Standard::Runtime("control.sock"),
+        "Unix socket that sandboxd connects to.",
+        "It is never in a guest's view: it opens gates.",
+    ),
+    option(
+        "control_uids",
+        Kind::Uids,
+        Standard::Fixed("[]"),
+        "User ids that may connect to the control socket besides root and the broker's own user.",
+        "Each of them can open gates for every caller and grant.",
+    ),
+    option(
+        "user",
+        Kind::Text,
+        Standard::Fixed("freeboard"),
+        "User that the broker becomes when it is started as root; where there is no user `freeboard`, `nobody` is taken and a warning given.",
+        "The broker parses hostile bytes and needs no privilege. `root` keeps root: a fault then costs the host.",
+    ),
+    option(
+        "workers",
+        Kind::Count(0, 1024),
+        Standard::Fixed("0"),
+        "Worker threads; 0 = one per processor.",
+        "A gate lives on one worker.",
+    ),
+    option(
+        "max_gates",
+        Kind::Count(1, 1_000_000),
+        Standard::Fixed("1024"),
+        "Gates that may be open at once; a further run is refused as `run_limit`.",
+        "Each gate has about ten sockets; the limit on open files is raised to the hard limit at start.",
+    ),
+    option(
+        "grace",
+        Kind::Time,
+        Standard::Fixed("10s"),
+        "How long requests in flight may take after SIGTERM before they are cut.",
+        "Service managers often kill after 90 s; runs end before that.",
+    ),
+    option(
+        "reload_every",
+        Kind::TimeOrOff,
+        Standard::Fixed("2s"),
+        "How often the policy folder is looked at for changes; `off` = on SIGHUP only.",
+        "A change takes effect when two looks in a row saw the same files, so a half-written file is not loaded.",
+    ),
+    option(
+        "explicit_listen",
+        Kind::AddressOrOff,
+        Standard::Fixed("off"),
+        "Address of the explicit proxy on the host, for runs that are listed as `[[broker.explicit_run]]`. Usually 127.0.0.1:3128.",
+        "Off: on hosts with gates nothing needs it. Programs on it are held by no boundary of ours.",
+    ),
+    option(
+        "audit.folder",
+        Kind::Path,
+        Standard::State("audit"),
+        "Folder of the audit log.",
+        "When it cannot be written, every request is refused as `audit_unavailable`.",
+    ),
+    option(
+        "audit.file_size",
+        Kind::Bytes(64 << 10),
+        Standard::Fixed("64MiB"),
+        "A log file of this size is closed and a new one begun; the hash chain goes on.",
+        "Small enough to open in an editor, large enough for about 80,000 records.",
+    ),
+    option(
+        "audit.keep_files",
+        Kind::Count(0, 1_000_000),
+        Standard::Fixed("0"),
+        "Closed log files that are kept; older ones are removed. 0 keeps all.",
+        "Nothing is removed unless somebody decided so. Removed files cannot be verified any more.",
+    ),
+    option(
+        "audit.sync",
+        Kind::Time,
+        Standard::Fixed("1s"),
+        "Longest time between a write to the log and its flush to the disk; `0s` flushes each batch.",
+        "A power failure loses at most this much; a crash of the broker alone loses milliseconds.",
+    ),
+];
+
+/// Names that an option has had, or that people try, with what to write instead.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("policy_dir", "policy"),
+    ("policies", "policy"),
+    ("ca_cert", "ca_certificate"),
+    ("ca", "ca_certificate"),
+    ("socket", "control_socket"),
+    ("threads", "workers"),
+    ("grace_period", "grace"),
+    ("listen", "explicit_listen"),
+    ("audit_log", "audit.folder"),
+    ("audit_dir", "audit.folder"),
+    ("audit.path", "audit.folder"),
+    ("audit.dir", "audit.folder"),
+    ("audit.rotate", "audit.file_size"),
+    ("audit.max_size", "audit.file_size"),
+    ("audit.keep", "audit.keep_files"),
+];
+
+pub fn find(key: &str) -> Option<&'static OptionSpec> {
+    OPTIONS.iter().find(|option| option.key == key)
+}
+
+impl Kind {
+    /// What a value must look like, for messages and the reference.
+    pub fn words(self) -> String {
+        match self {
+            Self::Path => "an absolute path".to_owned(),
+            Self::Text => "text".to_owned(),
+            Self::Count(least, most) => format!("a whole number from {least} to {most}"),
+            Self::Bytes(least) => {
+                format!("an amount such as \"64MiB\" (B, KiB, MiB, GiB), at least {least} bytes")
+            }
+            Self::Time => "a time such as \"10s\" (ms, s, m, h, d)".to_owned(),
+            Self::TimeOrOff => "a time such as \"10s\" (ms, s, m, h, d) or \"off\"".to_owned(),
+            Self::AddressOrOff => "an address such as \"127.0.0.1:3128\" or \"off\"".to_owned(),
+            Self::Uids => "a list of user ids such as [1000]".to_owned(),
+        }
+    }
+
+    /// Reads the text of a value. `None` when it is not one of this kind.
+    pub fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Self::Path => Some(PathBuf::from(text)).filter(|path| path.is_absolute()).map(Value::Path),
+            Self::Text => Some(text.to_owned()).filter(|text| !text.is_empty()).map(Value::Text),
+            Self::Count(least, most) => {
+                text.parse().ok().filter(|count| (least..=most).contains(count)).map(Value::Count)
+            }
+            Self::Bytes(least) => units::bytes(text).filter(|bytes| *bytes >= least).map(Value::Bytes),
+            Self::Time => units::time(text).map(Some).map(Value::Time),
+            Self::TimeOrOff if text == "off" => Some(Value::Time(None)),
+            Self::TimeOrOff => units::time(text).filter(|time| !time.is_zero()).map(Some).map(Value::Time),
+            Self::AddressOrOff if text == "off" => Some(Value::Address(None)),
+            Self::AddressOrOff => text.parse().ok().map(Some).map(Value::Address),
+            Self::Uids => uids(text).map(Value::Uids),
+        }
+    }
+}
+
+fn uids(text: &str) -> Option<Vec<u32>> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?.trim();
+    if inner.is_empty() {
+        return Some(Vec::new());
+    }
+    inner.split(',').map(|uid| uid.trim().parse().ok()).collect()
+}
