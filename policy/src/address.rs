@@ -150,7 +150,7 @@ fn classify_v6(address: Ipv6Addr) -> AddressClass {
     match address.segments() {
         [0xff00..=0xffff, ..] => AddressClass::Multicast,
         [0xfe80..=0xfebf, ..] => AddressClass::LinkLocal,
-        [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => AddressClass::Private,
+        [0xfc00..=0xfdff | 0xfec0..=0xfeff, ..] => AddressClass::Private,
         [0x64, 0xff9b, ..] => AddressClass::Tunnel,
         [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] | [0x2001, 2, 0, ..] => AddressClass::Documentation,
         [0x2001, 0..=0x1ff, ..] => AddressClass::Reserved,
@@ -174,9 +174,7 @@ fn embedded(address: Ipv6Addr) -> Option<(Ipv4Addr, AddressClass)> {
             Some((v4(high, low), AddressClass::Public))
         }
         // IPv4-compatible (RFC 4291 2.5.5.1) and IPv4-translated (RFC 2765): deprecated.
-        [0, 0, 0, 0, 0, 0, high, low] | [0, 0, 0, 0, 0xffff, 0, high, low] => {
-            Some((v4(high, low), AddressClass::Reserved))
-        }
+        [0, 0, 0, 0, 0 | 0xffff, 0, high, low] => Some((v4(high, low), AddressClass::Reserved)),
         // Local-use NAT64 (RFC 8215), as a /96.
         [0x64, 0xff9b, 1, _, _, _, high, low] => Some((v4(high, low), AddressClass::Tunnel)),
         // 6to4 (RFC 3056).

@@ -3,6 +3,7 @@
 //! Files, spaces, comments, spellings of one route and the order of definitions do not change it. The order of rules
 //! inside one grant does, because rule ids count them.
 
+use std::fmt::Write;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -42,7 +43,11 @@ pub(crate) fn form(draft: &Draft) -> String {
 
 /// SHA-256 in lower-case hex.
 pub(crate) fn digest(form: &str) -> Arc<str> {
-    let hex: String = Sha256::digest(form.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = String::with_capacity(64);
+    for byte in Sha256::digest(form.as_bytes()) {
+        // Writing to a String cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+    }
     Arc::from(hex)
 }
 

@@ -242,6 +242,8 @@ codes! {
     CredentialSpread => "policy::credential-spread";
     /// A grant that every authenticated caller may use.
     WildcardCaller => "policy::wildcard-caller";
+    /// A file of cases that cannot be read.
+    BadCase => "policy::bad-case";
     /// Every path of an API with a credential.
     WideRule => "policy::wide-rule";
 }

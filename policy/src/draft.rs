@@ -23,6 +23,8 @@ pub(crate) struct Draft {
     pub(crate) grants: Vec<DraftGrant>,
     /// Names that were tried to define, also where the definition is broken: a reference to one is no second problem.
     pub(crate) broken: Vec<(Kind, String)>,
+    /// Some file could not be read at all: what is missing may be defined there.
+    pub(crate) incomplete: bool,
     pub(crate) diagnostics: Vec<Diagnostic>,
     pub(crate) routes: usize,
 }
@@ -40,6 +42,14 @@ impl Kind {
             Self::Credential => "credential",
             Self::Api => "api",
             Self::Grant => "grant",
+        }
+    }
+
+    pub(crate) const fn with_article(self) -> &'static str {
+        match self {
+            Self::Credential => "a credential",
+            Self::Api => "an API",
+            Self::Grant => "a grant",
         }
     }
 }
@@ -63,8 +73,6 @@ pub(crate) struct DraftApi {
 pub(crate) struct DraftGrant {
     pub(crate) name: At<Arc<str>>,
     pub(crate) callers: Vec<Arc<str>>,
-    /// The last second of the last day, plus one.
-    pub(crate) expires_unix: Option<i64>,
     pub(crate) view: GrantView,
     pub(crate) rules: Vec<DraftRule>,
 }
@@ -98,14 +106,4 @@ pub(crate) struct DraftRoute {
     pub(crate) id: RuleId,
     pub(crate) line: RouteLine,
     pub(crate) place: Place,
-}
-
-impl DraftGrant {
-    /// Every route of one effect with its rule.
-    pub(crate) fn routes(&self, effect: Effect) -> impl Iterator<Item = (&DraftRule, &DraftRoute)> {
-        self.rules
-            .iter()
-            .filter(move |rule| rule.effect == effect)
-            .flat_map(|rule| rule.routes.iter().map(move |route| (rule, route)))
-    }
 }

@@ -120,7 +120,7 @@ impl<'p> Walk<'p, '_> {
         }
         if route.websocket != self.question.websocket {
             nearest.upgrade |= self.question.websocket;
-            nearest.query = true;
+            nearest.handshake |= route.websocket;
             return false;
         }
         true
@@ -132,7 +132,8 @@ impl<'p> Walk<'p, '_> {
 struct Nearest {
     path: bool,
     method: bool,
-    query: bool,
+    /// The rule is for websocket handshakes, and this is none.
+    handshake: bool,
     upgrade: bool,
     expired: bool,
 }
@@ -142,7 +143,7 @@ impl Nearest {
         match self {
             Self { expired: true, .. } => Reason::GrantExpired,
             Self { upgrade: true, .. } => Reason::UpgradeRefused,
-            Self { query: true, .. } => Reason::NoRule,
+            Self { handshake: true, .. } => Reason::NoRule,
             Self { method: true, .. } => Reason::QueryNotGranted,
             Self { path: true, .. } => Reason::MethodNotGranted,
             Self { .. } => Reason::NoRule,

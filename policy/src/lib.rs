@@ -8,12 +8,14 @@
 
 pub mod address;
 mod canonical;
+pub mod cases;
 mod check;
 mod compiled;
 mod decision;
 mod diagnostic;
 mod draft;
 mod evaluate;
+pub mod explain;
 mod host;
 pub mod limits;
 mod model;

@@ -118,11 +118,14 @@ impl Policy {
     pub fn load(files: &[SourceFile]) -> Result<Loaded, Vec<Diagnostic>> {
         let mut draft = read::files(files);
         check::definitions(&mut draft);
-        let diagnostics = check::sorted(std::mem::take(&mut draft.diagnostics));
+        let mut diagnostics = std::mem::take(&mut draft.diagnostics);
+        let policy = Self::compile(draft);
+        check::rules(&policy.compiled, &mut diagnostics);
+        let diagnostics = check::sorted(diagnostics);
         if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return Err(diagnostics);
         }
-        Ok(Loaded { policy: Self::compile(draft), warnings: diagnostics })
+        Ok(Loaded { policy, warnings: diagnostics })
     }
 
     fn compile(draft: Draft) -> Self {

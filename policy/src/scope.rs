@@ -30,7 +30,7 @@ impl Policy {
         {
             return Err(Reason::FloorNotMet.into());
         }
-        let apis = self.reached(&grants);
+        let apis = reached(&grants);
         let sites =
             self.compiled.sites.iter().filter(|site| site.allowing.iter().any(|api| apis.contains(api)));
         let mut ports: Vec<u16> = sites.map(|site| site.origin.port).collect();
@@ -60,14 +60,6 @@ impl Policy {
             return Err(Reason::GrantExpired.into());
         }
         Ok(index)
-    }
-
-    fn reached(&self, grants: &[&Grant]) -> Vec<usize> {
-        let allowing = grants.iter().flat_map(|grant| &grant.rules).filter(|rules| !rules.allow.is_empty());
-        let mut apis: Vec<usize> = allowing.map(|rules| rules.api).collect();
-        apis.sort_unstable();
-        apis.dedup();
-        apis
     }
 
     fn names(&self, apis: &[usize]) -> Vec<Host> {
@@ -117,4 +109,13 @@ impl Policy {
     pub(crate) fn made(&self, digest: &Arc<str>) -> bool {
         Arc::ptr_eq(&self.digest, digest) || self.digest == *digest
     }
+}
+
+/// APIs that some rule of the grants allows something of.
+fn reached(grants: &[&Grant]) -> Vec<usize> {
+    let allowing = grants.iter().flat_map(|grant| &grant.rules).filter(|rules| !rules.allow.is_empty());
+    let mut apis: Vec<usize> = allowing.map(|rules| rules.api).collect();
+    apis.sort_unstable();
+    apis.dedup();
+    apis
 }

@@ -5,6 +5,9 @@ use std::sync::Arc;
 use crate::diagnostic::{Code, Diagnostic, Place};
 use crate::limits::FILE_MAX_BYTES;
 
+const POLICY_SUFFIX: &str = ".toml";
+const CASES_SUFFIX: &str = ".test.toml";
+
 /// One file of a policy folder. `name` is its path below the folder, as diagnostics show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
@@ -45,13 +48,13 @@ impl SourceFile {
     /// Whether a file of a policy folder holds policy: `*.toml`, but neither `*.test.toml` nor a hidden file.
     pub fn is_policy(name: &str) -> bool {
         let base = base_name(name);
-        base.ends_with(".toml") && !base.ends_with(".test.toml") && !base.starts_with('.')
+        base.ends_with(POLICY_SUFFIX) && !base.ends_with(CASES_SUFFIX) && !base.starts_with('.')
     }
 
     /// Whether a file of a policy folder holds cases for `freeboard policy test`: `*.test.toml`.
     pub fn is_cases(name: &str) -> bool {
         let base = base_name(name);
-        base.ends_with(".test.toml") && !base.starts_with('.')
+        base.ends_with(CASES_SUFFIX) && !base.starts_with('.')
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::RuleId;
+use crate::diagnostic::Place;
 use crate::draft::{Draft, DraftGrant, Effect};
 use crate::model::{ApiView, CredentialView, GrantView};
 use crate::origin::Origin;
@@ -65,9 +66,7 @@ pub(crate) struct Route {
     pub(crate) id: RuleId,
     pub(crate) line: RouteLine,
     pub(crate) websocket: bool,
-    /// File and line, for explanations.
-    pub(crate) file: Arc<str>,
-    pub(crate) line_number: u32,
+    pub(crate) place: Place,
 }
 
 impl Grant {
@@ -125,8 +124,7 @@ impl Compiled {
                     id: route.id,
                     line: route.line,
                     websocket: rule.websocket,
-                    file: route.place.file,
-                    line_number: route.place.line,
+                    place: route.place,
                 });
             }
         }

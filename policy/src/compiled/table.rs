@@ -23,6 +23,10 @@ impl LiteralTable {
         self.map.get(text).map(SmallVec::as_slice).unwrap_or_default()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u32])> {
+        self.map.iter().map(|(text, targets)| (&**text, targets.as_slice()))
+    }
+
     pub(crate) fn entry(&mut self, text: Box<[u8]>) -> &mut Targets {
         self.map.entry(text).or_default()
     }

@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use super::Route;
 use super::table::LiteralTable;
-use crate::route::PathEnd;
+use crate::route::compare::{self, Reading};
 use crate::route::pattern::Pattern;
+use crate::route::{PathEnd, RouteLine};
 use crate::target::PathView;
 
 /// Whether letter case of literal segments, and a slash at the end, matter.
@@ -172,6 +173,103 @@ impl Trie {
                 SmallVec::from_slice(node.literals.get(&lower))
             }
         }
+    }
+}
+
+/// Which routes a search through the tree is after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relation {
+    /// Routes that cover the given one.
+    Covers,
+    /// Routes that have a request in common with the given one.
+    Meets,
+}
+
+impl Trie {
+    /// Visits every route that may stand in the relation to `line` as an allow line; `compare` has the last word on each.
+    /// Reads the tree instead of comparing every pair, so that checking a policy stays near linear.
+    pub(crate) fn related<'t>(
+        &'t self,
+        line: &RouteLine,
+        relation: Relation,
+        mut take: impl FnMut(&'t Route) -> bool,
+    ) -> Option<&'t Route> {
+        let reading = match self.letters {
+            Letters::Exact => Reading::Allow,
+            Letters::Folded => Reading::Deny,
+        };
+        let mut seen = vec![false; self.nodes.len()];
+        let mut open = vec![(0, 0)];
+        while let Some((at, depth)) = open.pop() {
+            let Some(node) = self.nodes.get(wide(at)) else { continue };
+            if seen.get_mut(wide(at)).is_none_or(|seen| std::mem::replace(seen, true)) {
+                continue;
+            }
+            for index in node.ends.iter().chain(&node.ends_with_slash).chain(&node.rests) {
+                let Some(route) = self.routes.get(wide(*index)) else { continue };
+                let holds = match relation {
+                    Relation::Covers => compare::covers(&route.line, line, reading),
+                    Relation::Meets => compare::meets(&route.line, line, reading),
+                };
+                if holds && take(route) {
+                    return Some(route);
+                }
+            }
+            match line.path.segments.get(depth) {
+                Some(segment) => {
+                    node.push_related(segment, relation, self.letters, |child| open.push((child, depth + 1)));
+                }
+                None if relation == Relation::Meets && line.path.end == PathEnd::Rest => {
+                    node.push_all(|child| open.push((child, depth + 1)));
+                }
+                None => {}
+            }
+        }
+        None
+    }
+}
+
+impl Node {
+    fn push_all(&self, mut push: impl FnMut(u32)) {
+        self.literals.iter().flat_map(|(_, targets)| targets).for_each(|child| push(*child));
+        self.patterns.iter().for_each(|(_, child)| push(*child));
+        self.any.into_iter().for_each(push);
+    }
+
+    fn push_related(
+        &self,
+        segment: &Pattern,
+        relation: Relation,
+        letters: Letters,
+        mut push: impl FnMut(u32),
+    ) {
+        let reading = match letters {
+            Letters::Exact => Reading::Allow,
+            Letters::Folded => Reading::Deny,
+        };
+        match (segment, relation) {
+            (Pattern::Literal(text), _) => {
+                self.literals.get(&folded(text, letters)).iter().for_each(|child| push(*child));
+            }
+            // One node for each text: no single literal covers several texts.
+            (_, Relation::Covers) => {}
+            (_, Relation::Meets) => {
+                let may = |text: &[u8]| letters == Letters::Folded || segment.matches(text);
+                let children =
+                    self.literals.iter().filter(|(text, _)| may(text)).flat_map(|(_, targets)| targets);
+                children.for_each(|child| push(*child));
+            }
+        }
+        for (pattern, child) in &self.patterns {
+            let related = match relation {
+                Relation::Covers => compare::pattern_covers(pattern, segment, reading),
+                Relation::Meets => compare::pattern_meets(pattern, segment, reading),
+            };
+            if related {
+                push(*child);
+            }
+        }
+        self.any.into_iter().for_each(push);
     }
 }
 

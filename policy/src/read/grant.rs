@@ -54,7 +54,7 @@ pub(super) fn read(
         let help = "add `[[grant.NAME.allow]]` with `api` and `routes`, or remove the grant";
         reader.warning(Code::NothingAllowed, key.span(), "the grant allows nothing", help);
     }
-    reader.draft.grants.push(DraftGrant { name, callers: callers?, expires_unix, view, rules });
+    reader.draft.grants.push(DraftGrant { name, callers: callers?, view, rules });
     Some(())
 }
 

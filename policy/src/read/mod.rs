@@ -55,15 +55,23 @@ fn file(source: &SourceFile, draft: &mut Draft) {
         return;
     }
     let (document, errors) = DeTable::parse_recoverable(located.text);
-    if !errors.is_empty() {
-        draft.diagnostics.extend(errors.iter().map(|error| syntax(&located, error)));
+    let (repeated, broken): (Vec<_>, Vec<_>) = errors.iter().partition(|error| is_duplicate(error));
+    draft.diagnostics.extend(repeated.iter().map(|error| duplicate(&located, error)));
+    if !broken.is_empty() {
+        // What the parser makes of the rest of such a file is a guess, and its mistakes would only hide the real one.
+        draft.incomplete = true;
+        let problems = broken.iter().map(|error| syntax(&located, error));
+        let mut problems: Vec<Diagnostic> = problems.collect();
+        problems.dedup_by_key(|problem| problem.place.as_ref().map(|place| place.line));
+        draft.diagnostics.extend(problems);
+        return;
     }
     let mut reader = Reader::new(&located, draft);
     if !reader.version(document.get_ref()) {
         return;
     }
     let fields = Fields::new(&mut reader, document.get_ref(), 0..0, "the file", FILE_FIELDS);
-    if errors.is_empty() && !document.get_ref().keys().any(|key| key.get_ref() != "version") {
+    if !document.get_ref().keys().any(|key| key.get_ref() != "version") {
         let message = "the file defines nothing";
         let help =
             "remove the file, or write its definitions; an empty file is what a broken write leaves behind";
@@ -107,7 +115,7 @@ fn name(reader: &mut Reader<'_, '_>, kind: Kind, key: &Spanned<std::borrow::Cow<
     let text = key.get_ref();
     let place = reader.place(key.span());
     if !is_name(text) {
-        let message = format!("`{}` is not a name of a {}", text.escape_debug(), kind.word());
+        let message = format!("`{}` cannot be the name of {}", text.escape_debug(), kind.with_article());
         let help =
             "a name starts with a letter or digit and has letters, digits, `-`, `_` and `.`; at most 64";
         reader.push(Diagnostic::error(Code::BadName, message).at(place.clone()).help(help));
@@ -122,16 +130,27 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
-fn syntax(located: &Located<'_>, error: &toml::de::Error) -> Diagnostic {
+fn is_duplicate(error: &toml::de::Error) -> bool {
+    error.message().contains("duplicate key")
+}
+
+fn duplicate(located: &Located<'_>, error: &toml::de::Error) -> Diagnostic {
     let place = located.place(error.span().unwrap_or(0..0));
+    let name = place.text.chars().skip(to_usize(place.column).saturating_sub(1)).take(to_usize(place.width));
+    let message = format!("`{}` is there twice", name.collect::<String>());
+    let help = "write it once; two tables of one name are not merged";
+    Diagnostic::error(Code::DuplicateDefinition, message).at(place).help(help)
+}
+
+fn to_usize(number: u32) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn syntax(located: &Located<'_>, error: &toml::de::Error) -> Diagnostic {
+    // SECURITY: the broken line may hold a secret; only the part before its value is shown.
+    let place = located.place(error.span().unwrap_or(0..0)).without_values();
     let message = error.message().lines().next().unwrap_or("cannot be read").to_owned();
-    let duplicate = message.contains("duplicate key");
-    let diagnostic =
-        Diagnostic::error(if duplicate { Code::DuplicateDefinition } else { Code::Syntax }, message)
-            .at(place);
-    if duplicate {
-        diagnostic.help("define it once; two tables of one name are not merged")
-    } else {
-        diagnostic
-    }
+    Diagnostic::error(Code::Syntax, message)
+        .at(place)
+        .help("the file is TOML 1.1; nothing of it is used until it can be read")
 }

@@ -56,7 +56,7 @@ impl<'d, 'f> Reader<'d, 'f> {
             ("a date", DeValue::String(_)) => "write the date without quotes: `2027-01-31`",
             ("true or false", _) => "write `true` or `false` without quotes",
             ("a number", _) => "write the number without quotes",
-            ("a table", _) => "definitions are tables such as `[api.NAME]`",
+            ("a table", _) => "a table is `{ field = value }`, or a header `[…]` with the fields below it",
             _ => "see the reference of policy files",
         };
         self.error(Code::WrongType, span, format!("{what} is {}, not {}", kind_of(found), wanted), help);
@@ -125,7 +125,13 @@ impl<'t, 'i> Fields<'t, 'i> {
                 None => format!("{} has: {}", fields.what, known.join(", ")),
             };
             let message = format!("unknown field `{}`", key.get_ref().escape_debug());
-            let place = reader.place(key.span()).without_values();
+            let place = reader.place(key.span());
+            // SECURITY: a misspelt field of a credential may hold the secret itself. Guarded by ATTACKS G21.
+            let place = if fields.what.contains("credential") || fields.what.contains("secret") {
+                place.without_values()
+            } else {
+                place
+            };
             reader.push(Diagnostic::error(Code::UnknownField, message).at(place).help(help));
         }
         fields
@@ -220,7 +226,7 @@ impl<'t, 'i> Fields<'t, 'i> {
         }
         let mut texts: Vec<(&str, Range<usize>)> = Vec::new();
         let mut seen = std::collections::HashMap::new();
-        for item in items.iter() {
+        for item in items {
             let DeValue::String(text) = item.get_ref() else {
                 reader.wrong_type(item.span(), &format!("an entry of `{key}`"), "a text", item.get_ref());
                 continue;

@@ -43,7 +43,7 @@ struct Piece<'a> {
     at: usize,
 }
 
-impl<'a> Piece<'a> {
+impl Piece<'_> {
     fn span(self) -> Range<usize> {
         self.at..self.at + self.text.len()
     }

@@ -63,3 +63,78 @@ impl PathPattern {
         out
     }
 }
+
+/// Where a route line and a request part ways: the first difference, path before method before query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// Segments that agree; a whole path that agrees counts one more, a method another one.
+    pub(crate) agreed: usize,
+    pub(crate) why: String,
+}
+
+impl RouteLine {
+    /// Why the line, as an allow rule, does not match a request; `None` when it does. Slow and plain on purpose: what it
+    /// says is compared with the compiled form.
+    pub(crate) fn mismatch(&self, method: &str, target: &crate::Target) -> Option<Mismatch> {
+        let view = target.view();
+        let (agreed, path) = self.path_mismatch(view);
+        if let Some(why) = path {
+            return Some(Mismatch { agreed, why });
+        }
+        if !self.methods.allow(method::Asked::new(method)) {
+            let why = format!("the method `{}` is not `{}`", method.escape_debug(), self.methods.canonical());
+            return Some(Mismatch { agreed: agreed + 1, why });
+        }
+        let why = self.query.mismatch(target.query())?;
+        Some(Mismatch { agreed: agreed + 2, why })
+    }
+
+    fn path_mismatch(&self, view: crate::target::PathView<'_>) -> (usize, Option<String>) {
+        for (index, pattern) in self.path.segments.iter().enumerate() {
+            let mut wanted = String::new();
+            pattern.write_canonical(&mut wanted);
+            match view.segment(index) {
+                None => return (index, Some(format!("the path ends before `{wanted}`"))),
+                Some(segment) if !pattern.matches(segment) => {
+                    let shown = shown(segment);
+                    return (index, Some(format!("segment {} `{shown}` is not `{wanted}`", index + 1)));
+                }
+                Some(_) => {}
+            }
+        }
+        let agreed = self.path.segments.len();
+        let why = match self.path.end {
+            PathEnd::Rest => None,
+            _ if view.len() > agreed => {
+                let next = view.segment(agreed).map(shown).unwrap_or_default();
+                Some(format!("the path goes on with `{next}`"))
+            }
+            PathEnd::Nothing if view.trailing_slash => Some("the path ends with a slash".to_owned()),
+            PathEnd::Slash if !view.trailing_slash => Some("the path does not end with a slash".to_owned()),
+            _ => None,
+        };
+        (agreed, why)
+    }
+
+    /// Whether the line, as a deny rule, matches a request; as slow and plain.
+    pub(crate) fn denies(&self, method: &str, target: &crate::Target) -> bool {
+        let split = target.split_at_escaped_slashes();
+        let paths = std::iter::once(target.view()).chain(split.as_ref().map(|split| split.view()));
+        let mut paths = paths.filter(|view| {
+            let pairs = self.path.segments.iter().enumerate();
+            let mut agree = pairs
+                .map(|(index, pattern)| view.segment(index).is_some_and(|text| pattern.matches_folded(text)));
+            agree.all(|same| same)
+                && (self.path.end == PathEnd::Rest || view.len() == self.path.segments.len())
+        });
+        paths.next().is_some()
+            && self.methods.deny(method::Asked::new(method))
+            && self.query.deny(target.query())
+    }
+}
+
+fn shown(segment: &[u8]) -> String {
+    let mut out = String::new();
+    pattern::escape_into(segment, &mut out);
+    out
+}

@@ -186,11 +186,6 @@ impl Pattern {
         }
     }
 
-    /// How much a pattern leaves open: matching tries the least open first.
-    pub(crate) fn is_any(&self) -> bool {
-        matches!(self, Self::Any | Self::AnyOrEmpty)
-    }
-
     pub(crate) fn write_canonical(&self, out: &mut String) {
         match self {
             Self::Literal(text) => escape_into(text, out),

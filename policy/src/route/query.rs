@@ -53,6 +53,18 @@ impl QueryPattern {
         }
     }
 
+    /// Why `allow` says no; `None` when it says yes.
+    pub(crate) fn mismatch(&self, query: Option<&str>) -> Option<String> {
+        let query = query.unwrap_or_default();
+        match self {
+            Self::Any => None,
+            Self::None => {
+                (!query.is_empty()).then(|| "the request has a query, the route takes none".to_owned())
+            }
+            Self::Listed(listed) => listed.mismatch(query),
+        }
+    }
+
     pub(crate) fn canonical(&self) -> String {
         match self {
             Self::None => String::new(),
@@ -106,6 +118,35 @@ impl Listed {
             }
         }
         self.parameters.iter().enumerate().all(|(at, parameter)| !parameter.required || seen & (1 << at) != 0)
+    }
+
+    fn mismatch(&self, query: &str) -> Option<String> {
+        let pairs = query.as_bytes().split(|byte| *byte == b'&').filter(|_| !query.is_empty());
+        let mut seen: Vec<&[u8]> = Vec::new();
+        for (name, value) in pairs.clone().map(split_pair) {
+            let shown = String::from_utf8_lossy(name);
+            let Some(parameter) = self.parameters.iter().find(|parameter| is_name(name, &parameter.name))
+            else {
+                if self.others && !has_semicolon(name) && !has_semicolon(value) {
+                    continue;
+                }
+                return Some(format!("the parameter `{shown}` is not listed"));
+            };
+            if seen.contains(&&*parameter.name) {
+                return Some(format!("the parameter `{shown}` is repeated"));
+            }
+            seen.push(&parameter.name);
+            if !parameter.allows(value) {
+                let mut wanted = String::new();
+                parameter.value.write_canonical(&mut wanted);
+                return Some(format!("the parameter `{shown}` is not `{wanted}`"));
+            }
+        }
+        let missing = self
+            .parameters
+            .iter()
+            .find(|parameter| parameter.required && !seen.contains(&&*parameter.name))?;
+        Some(format!("the parameter `{}` is missing", String::from_utf8_lossy(&missing.name)))
     }
 }
 

@@ -52,7 +52,7 @@ impl Regex {
     /// When the compiled form is larger than the limit.
     pub(crate) fn compile(hir: &Hir) -> Result<Self, String> {
         let whole = Hir::concat(vec![Hir::look(Look::Start), hir.clone(), Hir::look(Look::End)]);
-        let too_large = |_| format!("the expression needs more than {} KiB", REGEX_COMPILED_MAX_BYTES / 1024);
+        let too_large = || format!("the expression needs more than {} KiB", REGEX_COMPILED_MAX_BYTES / 1024);
         let nfa = thompson::Compiler::new()
             .configure(
                 thompson::Config::new()
@@ -61,12 +61,12 @@ impl Regex {
                     .which_captures(WhichCaptures::None),
             )
             .build_from_hir(&whole)
-            .map_err(|_| too_large(()))?;
+            .map_err(|_| too_large())?;
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .dfa_size_limit(Some(REGEX_COMPILED_MAX_BYTES))
             .determinize_size_limit(Some(REGEX_COMPILED_MAX_BYTES));
-        let dfa = dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| too_large(()))?;
+        let dfa = dense::Builder::new().configure(config).build_from_nfa(&nfa).map_err(|_| too_large())?;
         let start = start_of(&dfa).ok_or_else(|| "the expression has no start".to_owned())?;
         Ok(Self { dfa, start })
     }
