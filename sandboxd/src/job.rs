@@ -87,6 +87,11 @@ pub enum Ending {
 pub trait OutputSink: Send + Sync {
     fn stdout(&self, bytes: &[u8]);
     fn stderr(&self, bytes: &[u8]);
+
+    /// Whether bytes beyond the kept part are wanted too. When not, a provider may throw them away where they arise.
+    fn wants_all(&self) -> bool {
+        false
+    }
 }
 
 /// Keeps nothing.

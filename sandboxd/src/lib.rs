@@ -11,6 +11,8 @@ pub mod child;
 pub mod cli;
 pub mod config;
 pub mod control_client;
+pub mod evidence;
+pub mod isolate;
 pub mod job;
 pub mod launch;
 pub mod limits;

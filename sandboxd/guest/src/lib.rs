@@ -1,1 +1,20 @@
-//! Written next.
+//! What runs inside a sandbox before user code: takes the job, places its files, runs its steps, captures what was
+//! asked for, reports.
+//!
+//! The program is pid 1 of its sandbox. It speaks with the daemon over one stream socket ([`protocol`]) that no step
+//! inherits. It holds no secret; what it protects is the truth of its report, so its memory and descriptors are closed
+//! to the steps, which run under the same user (`PR_SET_DUMPABLE` 0, and no signal reaches pid 1).
+//!
+//! It never follows a link when it writes a file or captures an artifact: both are opened relative to the work
+//! directory with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`.
+
+#![forbid(unsafe_code)]
+
+mod artifacts;
+mod files;
+pub mod limits;
+pub mod protocol;
+mod run;
+mod step;
+
+pub use run::{GuestError, Surroundings, run};

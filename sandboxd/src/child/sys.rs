@@ -12,6 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use nix::libc;
 use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 /// `CLONE_PIDFD` and `CLONE_INTO_CGROUP` of linux/sched.h; libc's constants are too narrow for the second.
 const CLONE_PIDFD: u64 = 0x1000;
@@ -127,6 +129,12 @@ fn close_range(first: i32, last: i32) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Ends this process at once: a forked child must not run what the parent registered for its own end.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: _exit does not return and touches no memory.
+    unsafe { libc::_exit(code) }
+}
+
 /// Overwrites the environment strings of this process with zeros, so that a process forked from here does not carry
 /// what the daemon was started with. The standard library reads no variable afterwards.
 pub fn scrub_environment() {
@@ -153,6 +161,12 @@ pub fn scrub_environment() {
     }
     // SAFETY: as above; an empty table is valid.
     unsafe { environ = std::ptr::null_mut() };
+}
+
+/// Watches a descriptor for being readable, in the tokio runtime that this is called in.
+pub fn watch_readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an OwnedFd always names the same open descriptor until it is dropped, and the AsyncFd owns it.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }
 
 /// Loads a module that this very build compiled and embedded.

@@ -1,0 +1,105 @@
+//! Places the job's files in the work directory. Links are never followed, nothing above the directory is touched.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
+
+/// Everything is resolved below the directory, and no component may be a link.
+const STRICT: ResolveFlags =
+    ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
+
+/// Writes one file and the folders above it. A file that starts with `#!` may be executed.
+pub(crate) fn place(work: impl AsFd, path: &str, content: &[u8]) -> io::Result<()> {
+    let (folders, name) = split(path).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut folder: OwnedFd = work.as_fd().try_clone_to_owned()?;
+    for part in folders {
+        match mkdirat(&folder, part, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        folder = openat2(&folder, part, flags, Mode::empty(), STRICT)?;
+    }
+    let mode = Mode::from_raw_mode(if content.starts_with(b"#!") { 0o755 } else { 0o644 });
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = openat2(&folder, name, flags, mode, STRICT)?;
+    File::from(file).write_all(content)
+}
+
+/// Opens a regular file below `work` for reading, or says why not.
+pub(crate) fn open_beneath(work: impl AsFd, path: &str) -> io::Result<File> {
+    if split(path).is_none() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    // Not blocking: a pipe that somebody put there must not stop the capture; it is refused below.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    let file = File::from(openat2(work, path, flags, Mode::empty(), STRICT)?);
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+}
+
+/// Folders and name of a relative path that stays below its root as written.
+fn split(path: &str) -> Option<(Vec<&str>, &str)> {
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let plain = |part: &&str| !part.is_empty() && **part != *"." && **part != *".." && !part.contains('\0');
+    if !parts.iter().all(|part| plain(&part)) {
+        return None;
+    }
+    let name = parts.pop()?;
+    Some((parts, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder() -> (tempfile::TempDir, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let handle = File::open(folder.path()).unwrap();
+        (folder, handle)
+    }
+
+    #[test]
+    fn places_files_in_folders_of_their_own() {
+        let (folder, work) = folder();
+        place(&work, "a/b/c.txt", b"one").unwrap();
+        place(&work, "a/b/run.sh", b"#!/bin/sh\n").unwrap();
+        assert_eq!(std::fs::read(folder.path().join("a/b/c.txt")).unwrap(), b"one");
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path| std::fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o111;
+        assert_eq!((mode("a/b/c.txt"), mode("a/b/run.sh")), (0, 0o111));
+    }
+
+    #[test]
+    fn refuses_paths_that_leave_and_links_on_the_way() {
+        let (folder, work) = folder();
+        for path in ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/."] {
+            assert!(place(&work, path, b"x").is_err(), "{path}");
+            assert!(open_beneath(&work, path).is_err(), "{path}");
+        }
+        std::os::unix::fs::symlink("/tmp", folder.path().join("out")).unwrap();
+        assert!(place(&work, "out/x", b"x").is_err());
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("p")).unwrap();
+        assert!(open_beneath(&work, "p").is_err());
+        place(&work, "once", b"x").unwrap();
+        assert!(place(&work, "once", b"y").is_err(), "a file is placed once");
+    }
+
+    #[test]
+    fn opens_only_regular_files() {
+        let (folder, work) = folder();
+        let path = folder.path().join("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &path,
+            rustix::fs::FileType::Fifo,
+            Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        assert!(open_beneath(&work, "fifo").is_err());
+        place(&work, "plain", b"x").unwrap();
+        assert!(open_beneath(&work, "plain").is_ok());
+    }
+}

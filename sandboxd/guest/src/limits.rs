@@ -1,0 +1,25 @@
+//! Every number of the guest program.
+
+use std::time::Duration;
+
+/// Largest frame in bytes: an artifact or a project file of the wire contract's total (8 MiB) fits. A larger one ends
+/// the run.
+pub const MAX_FRAME_BYTES: usize = 9 << 20;
+
+/// Bytes read from a step's pipe at once: the default size of a pipe.
+pub const READ_CHUNK_BYTES: usize = 64 << 10;
+
+/// Bytes of one stream that are read and thrown away after the kept part. A step that writes more is killed with exit
+/// code 153, as by SIGXFSZ: it would burn a processor until its deadline for nothing.
+pub const FLOOD_BYTES: u64 = 64 << 20;
+
+/// Bytes that are still read from the pipes of a step after it ended: what it had written is in the pipe (at most
+/// 1 MiB, fs.pipe-max-size); what survivors in the background go on writing is not waited for.
+pub const DRAIN_BYTES: usize = 1 << 20;
+
+/// How often orphans are reaped while a step runs. They cost one process slot each until then.
+pub const REAP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// How long killed processes may take to be gone at the end. Nothing but the kernel can delay them; afterwards pid 1
+/// ends all the same, and with it the whole namespace.
+pub const KILL_WAIT: Duration = Duration::from_secs(2);

@@ -1,0 +1,157 @@
+//! The life of pid 1 after the boundary stands: wait for the job, run it, report, end.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{Mode, OFlags};
+use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
+
+use crate::protocol::{
+    JobSpec, Kind, Program, Report, ReportedEnding, StepReport, decode_file, read_frame, write_frame,
+};
+use crate::step::{Start, kill_everything, run_step};
+use crate::{artifacts, files, limits};
+
+/// Where the guest program finds itself.
+#[derive(Debug)]
+pub struct Surroundings {
+    /// The work directory, which is also the current one.
+    pub work: OwnedFd,
+}
+
+/// Why the guest program gave up. Nobody inside hears it: the daemon sees the channel close.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    #[error("the channel to the daemon failed")]
+    Channel(#[from] io::Error),
+    #[error("the daemon sent something else than a job")]
+    Protocol,
+    #[error("the job does not decode")]
+    Job(#[from] serde_json::Error),
+}
+
+/// Waits for a job and runs it. When it returns, the caller ends the process, and with it the sandbox.
+///
+/// Until the job arrives nothing of the user is here, and the process may be inspected from outside. With the job it
+/// becomes opaque to everybody inside.
+pub fn run(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
+    let (kind, body) = read_frame(&mut channel)?;
+    if kind != Kind::Job {
+        return Err(GuestError::Protocol);
+    }
+    let job: JobSpec = serde_json::from_slice(&body)?;
+    // SECURITY: the steps run under our user. This keeps our memory, descriptors and environment in /proc from them and
+    // forbids tracing (test: a_step_cannot_look_into_pid_1).
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(io::Error::from)?;
+    let refused = receive_files(&mut channel, surroundings)?;
+    let mut report = match refused {
+        Some(detail) => Report {
+            ending: ReportedEnding::SetupFailed,
+            detail,
+            artifacts_truncated: false,
+            disk_full: is_full(surroundings),
+        },
+        None => run_steps(&job, &mut channel)?,
+    };
+    report.disk_full = is_full(surroundings);
+    kill_everything();
+    reap_all();
+    report.artifacts_truncated =
+        artifacts::send(&mut channel, &surroundings.work, &job.artifacts, job.artifact_limit)?;
+    let report = serde_json::to_vec(&report)?;
+    write_frame(&mut channel, Kind::Done, &report)?;
+    Ok(())
+}
+
+/// Takes the files until `Go`. The first file that cannot be placed is the answer; the rest is still read.
+fn receive_files(
+    channel: &mut UnixStream,
+    surroundings: &Surroundings,
+) -> Result<Option<String>, GuestError> {
+    let mut refused = None;
+    loop {
+        let (kind, body) = read_frame(channel)?;
+        match kind {
+            Kind::Go => return Ok(refused),
+            Kind::File => {
+                let (path, content) = decode_file(&body).ok_or(GuestError::Protocol)?;
+                if let (None, Err(error)) = (&refused, files::place(&surroundings.work, path, content)) {
+                    refused = Some(format!("cannot place file `{path}`: {error}"));
+                }
+            }
+            _ => return Err(GuestError::Protocol),
+        }
+    }
+}
+
+fn run_steps(job: &JobSpec, channel: &mut UnixStream) -> Result<Report, GuestError> {
+    let deadline = Instant::now() + Duration::from_millis(job.timeout_ms);
+    let mut report = Report {
+        ending: ReportedEnding::Completed,
+        detail: String::new(),
+        artifacts_truncated: false,
+        disk_full: false,
+    };
+    for argv in command_lines(&job.program) {
+        let stdin = match script_input(&job.program) {
+            Ok(stdin) => stdin,
+            Err(error) => {
+                report.ending = ReportedEnding::SetupFailed;
+                report.detail = format!("cannot place the script: {error}");
+                break;
+            }
+        };
+        write_frame(channel, Kind::StepBegins, &[])?;
+        let start = Start { argv: &argv, stdin, environment: &job.environment };
+        let step: StepReport = run_step(start, deadline, job.output, channel)?;
+        write_frame(channel, Kind::StepEnds, &serde_json::to_vec(&step)?)?;
+        if step.timed_out {
+            report.ending = ReportedEnding::TimedOut;
+        }
+        if step.exit_code != 0 {
+            break;
+        }
+    }
+    Ok(report)
+}
+
+fn command_lines(program: &Program) -> Vec<Vec<String>> {
+    match program {
+        Program::Script { interpreter, .. } => vec![interpreter.clone()],
+        Program::Steps { steps } => {
+            steps.iter().map(|step| vec!["/bin/sh".into(), "-c".into(), step.clone()]).collect()
+        }
+        Program::Command { argv } => vec![argv.clone()],
+    }
+}
+
+/// The script as an unnamed file in the work directory: it appears in no listing and counts to no artifact.
+fn script_input(program: &Program) -> io::Result<Option<OwnedFd>> {
+    let Program::Script { code, .. } = program else { return Ok(None) };
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    let mut file = File::from(rustix::fs::open(".", flags, Mode::from_raw_mode(0o600))?);
+    file.write_all(code.as_bytes())?;
+    rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
+    Ok(Some(file.into()))
+}
+
+/// No block or no inode is free in the work directory.
+fn is_full(surroundings: &Surroundings) -> bool {
+    rustix::fs::fstatvfs(surroundings.work.as_fd())
+        .is_ok_and(|state| state.f_blocks > 0 && (state.f_bavail == 0 || state.f_ffree == 0))
+}
+
+/// Waits until no child is left, within reason: pid 1 ends afterwards anyway.
+fn reap_all() {
+    let end = Instant::now() + limits::KILL_WAIT;
+    while Instant::now() < end {
+        match wait(WaitOptions::NOHANG) {
+            Err(rustix::io::Errno::CHILD) => return,
+            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! One step: a process with pipes, watched until it ends, the time is over, it floods, or the daemon is gone.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait};
+
+use crate::limits::{DRAIN_BYTES, FLOOD_BYTES, READ_CHUNK_BYTES, REAP_INTERVAL};
+use crate::protocol::{Kind, OutputMode, StepReport, write_frame};
+
+/// Exit code of a step that was stopped at the deadline, as of timeout(1).
+const EXIT_TIMED_OUT: i32 = 124;
+/// Exit code of a command that was found but cannot be executed, as of a shell.
+const EXIT_CANNOT_EXECUTE: i32 = 126;
+/// Exit code of a command that was not found, as of a shell.
+const EXIT_NOT_FOUND: i32 = 127;
+/// 128 + SIGXFSZ: the step wrote more than anybody would keep.
+const EXIT_FLOOD: i32 = 153;
+
+/// What is started.
+pub(crate) struct Start<'a> {
+    pub argv: &'a [String],
+    pub stdin: Option<OwnedFd>,
+    pub environment: &'a [(String, String)],
+}
+
+/// Runs one step to its end. An error means that the daemon is gone.
+pub(crate) fn run_step(
+    start: Start<'_>,
+    deadline: Instant,
+    output: OutputMode,
+    channel: &mut (impl Write + AsFd),
+) -> io::Result<StepReport> {
+    let began = Instant::now();
+    let mut report = match spawn(start) {
+        Ok(running) => watch(running, deadline, output, channel)?,
+        Err((exit_code, text)) => {
+            write_frame(channel, Kind::Stderr, text.as_bytes())?;
+            StepReport { exit_code, detail: text.trim_end().to_owned(), ..StepReport::default() }
+        }
+    };
+    report.duration_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    Ok(report)
+}
+
+struct Running {
+    pid: Pid,
+    pidfd: OwnedFd,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+/// One pipe of a step.
+struct Stream {
+    pipe: Option<std::fs::File>,
+    kind: Kind,
+    sent: u64,
+    dropped: u64,
+}
+
+fn spawn(start: Start<'_>) -> Result<Running, (i32, String)> {
+    let Some((name, arguments)) = start.argv.split_first() else {
+        return Err((EXIT_NOT_FOUND, "there is no command\n".into()));
+    };
+    let program = find_program(name, start.environment)?;
+    let cannot = |error: io::Error| (EXIT_CANNOT_EXECUTE, format!("cannot execute `{name}`: {error}\n"));
+    let mut child = Command::new(&program)
+        .arg0(name)
+        .args(arguments)
+        .env_clear()
+        .envs(start.environment.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .stdin(start.stdin.map_or_else(Stdio::null, Stdio::from))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(cannot)?;
+    let pid = Pid::from_child(&child);
+    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| cannot(error.into()))?;
+    let stdout = child.stdout.take().map(|pipe| std::fs::File::from(OwnedFd::from(pipe)));
+    let stderr = child.stderr.take().map(|pipe| std::fs::File::from(OwnedFd::from(pipe)));
+    // The handle is dropped without waiting: pid 1 reaps by itself, this child like every orphan.
+    Ok(Running {
+        pid,
+        pidfd,
+        stdout: Stream { pipe: stdout, kind: Kind::Stdout, sent: 0, dropped: 0 },
+        stderr: Stream { pipe: stderr, kind: Kind::Stderr, sent: 0, dropped: 0 },
+    })
+}
+
+/// The file to execute for a command name, as a shell would find it.
+fn find_program(name: &str, environment: &[(String, String)]) -> Result<std::path::PathBuf, (i32, String)> {
+    if name.contains('/') {
+        let path = std::path::PathBuf::from(name);
+        return if path.exists() { Ok(path) } else { Err(not_found(name)) };
+    }
+    let search = environment.iter().rev().find(|(key, _)| key == "PATH");
+    let search = search.map_or("/usr/local/bin:/usr/bin:/bin", |(_, value)| value);
+    search
+        .split(':')
+        .map(|folder| std::path::Path::new(if folder.is_empty() { "." } else { folder }).join(name))
+        .find(|path| is_executable(path))
+        .ok_or_else(|| not_found(name))
+}
+
+fn not_found(name: &str) -> (i32, String) {
+    (EXIT_NOT_FOUND, format!("command not found: `{name}`\n"))
+}
+
+fn is_executable(path: &std::path::Path) -> bool {
+    path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+fn watch(
+    mut running: Running,
+    deadline: Instant,
+    output: OutputMode,
+    channel: &mut (impl Write + AsFd),
+) -> io::Result<StepReport> {
+    let mut report = StepReport::default();
+    let mut buffer = vec![0; READ_CHUNK_BYTES];
+    loop {
+        let now = Instant::now();
+        if now >= deadline {
+            report.exit_code = EXIT_TIMED_OUT;
+            report.timed_out = true;
+            kill_everything();
+            break;
+        }
+        let ready = wait_for_something(&running, channel, (deadline - now).min(REAP_INTERVAL))?;
+        if ready.stdout {
+            running.stdout.forward(&mut buffer, output, channel)?;
+        }
+        if ready.stderr {
+            running.stderr.forward(&mut buffer, output, channel)?;
+        }
+        if running.stdout.is_flood() || running.stderr.is_flood() {
+            report.exit_code = EXIT_FLOOD;
+            report.detail = format!("a step wrote more than {FLOOD_BYTES} bytes beyond what is kept");
+            kill_everything();
+            break;
+        }
+        if let Some(code) = reap(running.pid) {
+            report.exit_code = code;
+            break;
+        }
+    }
+    running.stdout.drain(&mut buffer, output, channel)?;
+    running.stderr.drain(&mut buffer, output, channel)?;
+    report.stdout_truncated = running.stdout.dropped > 0;
+    report.stderr_truncated = running.stderr.dropped > 0;
+    Ok(report)
+}
+
+#[derive(Default)]
+struct Readiness {
+    stdout: bool,
+    stderr: bool,
+}
+
+/// Waits for output, the end of the step or the given time. An error when the daemon hung up.
+fn wait_for_something(running: &Running, channel: &impl AsFd, longest: Duration) -> io::Result<Readiness> {
+    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP), PollFd::new(&running.pidfd, PollFlags::IN)];
+    for pipe in [&running.stdout.pipe, &running.stderr.pipe].into_iter().flatten() {
+        polled.push(PollFd::new(pipe, PollFlags::IN));
+    }
+    let timeout = Timespec {
+        tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(longest.subsec_nanos()),
+    };
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let mut events = polled.iter().map(PollFd::revents);
+    let hung_up = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    if events.next().is_some_and(|event| event.intersects(hung_up)) {
+        return Err(io::Error::from(io::ErrorKind::BrokenPipe));
+    }
+    events.next();
+    let readable = |event: Option<PollFlags>| event.is_some_and(|event| !event.is_empty());
+    Ok(Readiness {
+        stdout: running.stdout.pipe.is_some() && readable(events.next()),
+        stderr: running.stderr.pipe.is_some() && readable(events.next()),
+    })
+}
+
+impl Stream {
+    fn is_flood(&self) -> bool {
+        self.dropped > FLOOD_BYTES
+    }
+
+    /// Reads once and sends what is within the limit. Returns how much was read.
+    fn forward(
+        &mut self,
+        buffer: &mut [u8],
+        output: OutputMode,
+        channel: &mut impl Write,
+    ) -> io::Result<usize> {
+        let Some(pipe) = &mut self.pipe else { return Ok(0) };
+        let read = match pipe.read(buffer) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
+            Err(_) => 0,
+        };
+        if read == 0 {
+            self.pipe = None;
+            return Ok(0);
+        }
+        let room = match output {
+            OutputMode::All => u64::MAX,
+            OutputMode::Keep(limit) => limit.saturating_sub(self.sent),
+        };
+        let kept = usize::try_from(room).unwrap_or(usize::MAX).min(read);
+        if let Some(bytes) = buffer.get(..kept).filter(|bytes| !bytes.is_empty()) {
+            write_frame(channel, self.kind, bytes)?;
+        }
+        self.sent += kept as u64;
+        self.dropped += (read - kept) as u64;
+        Ok(read)
+    }
+
+    /// Takes what is in the pipe already, without waiting for more.
+    fn drain(&mut self, buffer: &mut [u8], output: OutputMode, channel: &mut impl Write) -> io::Result<()> {
+        let mut taken = 0;
+        while taken < DRAIN_BYTES {
+            let Some(pipe) = &self.pipe else { break };
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut polled = [PollFd::new(pipe, PollFlags::IN)];
+            if !matches!(poll(&mut polled, Some(&now)), Ok(1..)) {
+                break;
+            }
+            taken += self.forward(buffer, output, channel)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reaps every child that ended. The exit code of `main` when it is among them: its own status, or 128 + signal.
+fn reap(main: Pid) -> Option<i32> {
+    let mut code = None;
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if pid == main {
+            code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
+        }
+    }
+    code
+}
+
+/// Kills every process of the sandbox except pid 1, which calls this.
+pub(crate) fn kill_everything() {
+    // In the namespace of a sandbox -1 means all but pid 1. Anywhere else (a test of this crate) it must not be sent.
+    if rustix::process::getpid().is_init() {
+        let all = nix::unistd::Pid::from_raw(-1);
+        // No process left is the usual answer.
+        let _ = nix::sys::signal::kill(all, nix::sys::signal::Signal::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+//! The launcher: takes `Create`, makes the child of a run, cleans up after it, ends every run when the daemon is gone.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, setsid, waitpid};
+
+use super::message::{FromLauncher, ToLauncher, receive, send};
+use super::setup::{self, Inheritance};
+use super::sys::{self, Cloned, Side};
+use crate::isolate::cgroup::{Group, Groups, Usage, group_name};
+use crate::isolate::{Boundary, namespaces};
+
+/// The daemon's end of a launcher. Dropping it ends every run.
+#[derive(Debug)]
+pub struct Launcher {
+    socket: Option<OwnedFd>,
+    pid: Pid,
+}
+
+/// Whether the process that forks has one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    One,
+    NotAsked,
+}
+
+impl Launcher {
+    /// Forks the launcher. To be called first thing in `main`: before a runtime or any thread exists, and before
+    /// anything secret is in memory.
+    ///
+    /// # Errors
+    /// `EBUSY` when the process has more than one thread.
+    pub fn start() -> io::Result<Self> {
+        Self::fork(Threads::One)
+    }
+
+    /// The same for test programs, whose harness has a waiting main thread.
+    #[doc(hidden)]
+    pub fn start_in_test() -> io::Result<Self> {
+        Self::fork(Threads::NotAsked)
+    }
+
+    fn fork(threads: Threads) -> io::Result<Self> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let side = match threads {
+            Threads::One => sys::fork_single_threaded()?,
+            Threads::NotAsked => sys::fork_whatever_the_threads()?,
+        };
+        match side {
+            Side::Parent(pid) => Ok(Self { socket: Some(ours), pid }),
+            Side::Child => {
+                drop(ours);
+                let code = serve(theirs);
+                sys::exit_now(code)
+            }
+        }
+    }
+
+    /// The socket, for the one task that speaks with the launcher.
+    pub fn socket(&self) -> Option<BorrowedFd<'_>> {
+        self.socket.as_ref().map(AsFd::as_fd)
+    }
+}
+
+impl Drop for Launcher {
+    /// Closes the socket and waits until the launcher has ended every run and removed what it made.
+    fn drop(&mut self) {
+        drop(self.socket.take());
+        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+    }
+}
+
+/// One child.
+#[derive(Debug)]
+struct Run {
+    id: u64,
+    pid: Pid,
+    pidfd: OwnedFd,
+    group: Option<Group>,
+}
+
+/// The launcher's whole life; ends with the daemon.
+fn serve(socket: OwnedFd) -> i32 {
+    // A terminal's Ctrl-C is the daemon's to handle: it ends its runs in order.
+    let _ = setsid();
+    sys::scrub_environment();
+    let _ = rustix::thread::set_name(c"freeboard-start");
+    let mut state = State { groups: None, runs: Vec::new() };
+    while state.turn(&socket).is_ok() {}
+    state.end_all();
+    0
+}
+
+struct State {
+    /// Found when the first run comes: a daemon without `native` runs leaves control groups alone.
+    groups: Option<Groups>,
+    runs: Vec<Run>,
+}
+
+impl State {
+    /// Waits for a message or the end of a child and deals with it. An error ends the launcher.
+    fn turn(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        let mut polled = vec![PollFd::new(socket, PollFlags::IN)];
+        polled.extend(self.runs.iter().map(|run| PollFd::new(&run.pidfd, PollFlags::IN)));
+        match poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        }
+        let mut ready = polled.iter().map(|entry| !entry.revents().is_empty());
+        let message = ready.next().unwrap_or(false);
+        let ended: Vec<bool> = ready.collect();
+        let mut ended = ended.into_iter();
+        let (gone, alive) =
+            std::mem::take(&mut self.runs).into_iter().partition(|_| ended.next().unwrap_or(false));
+        self.runs = alive;
+        let gone: Vec<Run> = gone;
+        for run in gone {
+            let gone = FromLauncher::Gone { id: run.id, usage: bury(&run) };
+            send(socket, &gone, &[])?;
+        }
+        if message { self.take_message(socket) } else { Ok(()) }
+    }
+
+    fn take_message(&mut self, socket: &OwnedFd) -> io::Result<()> {
+        let received = receive::<ToLauncher>(socket, RecvFlags::empty())?;
+        let Some((ToLauncher::Create { id, boundary }, descriptors)) = received else {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+        };
+        let Some(channel) = descriptors.into_iter().next() else {
+            return Err(io::Error::from(io::ErrorKind::InvalidData));
+        };
+        match self.create(id, *boundary, channel) {
+            Ok(run) => {
+                let created = FromLauncher::Created {
+                    id,
+                    pid: run.pid.as_raw_nonzero().get(),
+                    group: run.group.clone(),
+                };
+                send(socket, &created, &[run.pidfd.as_fd()])?;
+                self.runs.push(run);
+                Ok(())
+            }
+            Err(Failure { step, error }) => {
+                let errno = error.raw_os_error();
+                let failed =
+                    FromLauncher::Failed { id, step: step.into(), errno, message: error.to_string() };
+                send(socket, &failed, &[])
+            }
+        }
+    }
+
+    fn create(&mut self, id: u64, boundary: Boundary, channel: OwnedFd) -> Result<Run, Failure> {
+        let at = |step: &'static str| move |error: io::Error| Failure { step, error };
+        let identity = boundary.identity;
+        let groups = self.groups.get_or_insert_with(|| {
+            let groups = Groups::detect();
+            groups.sweep();
+            groups
+        });
+        let name = group_name(rustix::process::getpid().as_raw_nonzero().get(), &boundary.run);
+        let group = groups.create(&name, &boundary.limits).map_err(at("make the control group"))?;
+        let mut unused = Unused(group);
+        let into = match &unused.0 {
+            Some(group) => group.for_clone().map_err(at("open the control group"))?,
+            None => None,
+        };
+        let (go, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|error| at("make a pipe")(error.into()))?;
+        let side = sys::clone3(namespaces::clone_flags(), into.as_ref().map(AsFd::as_fd))
+            .map_err(at("clone into new namespaces"))?;
+        let Cloned { pid, pidfd } = match side {
+            Side::Parent(cloned) => cloned,
+            Side::Child => {
+                let memory_by_group = unused.0.is_some();
+                sys::exit_now(setup::live(Inheritance { boundary, channel, go, memory_by_group }))
+            }
+        };
+        let run = Run { id, pid, pidfd, group: unused.0.take() };
+        let started = start(&run, identity, &hold);
+        if let Err(failure) = started {
+            let _ = pidfd_send_signal(&run.pidfd, Signal::KILL);
+            bury(&run);
+            return Err(failure);
+        }
+        Ok(run)
+    }
+
+    /// The daemon is gone: nothing may outlive it.
+    fn end_all(&mut self) {
+        for run in &self.runs {
+            let _ = pidfd_send_signal(&run.pidfd, Signal::KILL);
+        }
+        for run in self.runs.drain(..) {
+            bury(&run);
+        }
+    }
+}
+
+struct Failure {
+    step: &'static str,
+    error: io::Error,
+}
+
+/// A group without a child yet; removed when the child does not come.
+struct Unused(Option<Group>);
+
+impl Drop for Unused {
+    fn drop(&mut self) {
+        if let Some(group) = &self.0 {
+            group.remove();
+        }
+    }
+}
+
+/// Gives the child its user and its limits.
+fn start(run: &Run, identity: namespaces::Identity, hold: &OwnedFd) -> Result<(), Failure> {
+    let at = |step: &'static str| move |error: io::Error| Failure { step, error };
+    let pid = run.pid.as_raw_nonzero().get();
+    identity.write_maps(pid).map_err(at("write the id maps"))?;
+    rustix::io::write(hold, &[1]).map_err(|error| at("let the child go on")(error.into()))?;
+    // Version 1 knows no way to be born in a group. The child meanwhile builds its mounts; the daemon measures only
+    // after this has been answered, and user code comes later still.
+    match &run.group {
+        Some(group) if group.version == crate::isolate::cgroup::Version::V1 => {
+            group.admit(pid).map_err(at("move the child into the control group"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Waits for a child that ended or was killed, reads what its run used, removes its group.
+fn bury(run: &Run) -> Usage {
+    // When pid 1 of a process namespace can be waited for, the kernel has killed and reaped everything else in it.
+    let _ = waitpid(Some(run.pid), WaitOptions::empty());
+    let Some(group) = &run.group else { return Usage::default() };
+    let usage = group.usage();
+    group.remove();
+    usage
+}

@@ -1,0 +1,211 @@
+//! The child's first life: builds the boundary around itself, says what stands, becomes the guest program.
+//!
+//! Runs as pid 1 of a fresh set of namespaces. Any failure is reported on the channel and ends the process; no user
+//! code is near before the last line.
+
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use freeboard_control::Door;
+use freeboard_guest::protocol::{Kind, Ready, SetupFailure, header, write_frame};
+use freeboard_guest::{Surroundings, run};
+use freeboard_netns::{CatchAll, DoorKind, Families, Form, GateSpec, Need, Place, Plan, Planned, Step};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{Signal, set_parent_process_death_signal, setsid};
+use rustix::thread::{CapabilitiesSecureBits, set_capabilities_secure_bits};
+
+use super::sys;
+use crate::isolate::{Boundary, GatePorts, landlock, mounts, privileges, seccomp};
+
+/// Descriptors that a gate may have, with room: the kernel's own limit is 253.
+const MAX_DOORS: usize = 64;
+
+/// A step of the setup that failed.
+#[derive(Debug)]
+struct SetupError {
+    step: String,
+    source: io::Error,
+}
+
+fn at<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> SetupError + '_ {
+    move |source| SetupError { step: step.to_owned(), source: source.into() }
+}
+
+/// What the child was given.
+#[derive(Debug)]
+pub struct Inheritance {
+    pub boundary: Boundary,
+    /// To the daemon.
+    pub channel: OwnedFd,
+    /// One byte comes when the launcher has written the id maps; the end comes when it could not.
+    pub go: OwnedFd,
+    /// Memory is limited by a control group.
+    pub memory_by_group: bool,
+}
+
+/// The whole life of the child. Returns the exit code of the process.
+pub fn live(inheritance: Inheritance) -> i32 {
+    let Inheritance { boundary, channel, go, memory_by_group } = inheritance;
+    let mut channel = UnixStream::from(channel);
+    let surroundings = match build(&boundary, &channel, go, memory_by_group) {
+        Ok((surroundings, ready, doors)) => {
+            if send_ready(&channel, &ready, &doors).is_err() {
+                return 1;
+            }
+            // SECURITY: the gate's sockets are the broker's alone (test: f02_only_three_descriptors_are_inherited).
+            drop(doors);
+            surroundings
+        }
+        Err(error) => {
+            let failure = SetupFailure {
+                step: error.step,
+                errno: error.source.raw_os_error(),
+                message: error.source.to_string(),
+            };
+            let body = serde_json::to_vec(&failure).unwrap_or_default();
+            let _ = write_frame(&mut channel, Kind::Failed, &body);
+            return 1;
+        }
+    };
+    i32::from(run(channel, &surroundings).is_err())
+}
+
+type Built = (Surroundings, Ready, Vec<OwnedFd>);
+
+/// The steps in order. Later ones take away what earlier ones needed.
+fn build(
+    boundary: &Boundary,
+    channel: &UnixStream,
+    go: OwnedFd,
+    memory_by_group: bool,
+) -> Result<Built, SetupError> {
+    sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
+    wait_for_maps(go).map_err(at("wait for the id maps"))?;
+    become_guest_user(boundary)?;
+    setsid().map_err(at("start a session"))?;
+    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
+    mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
+    silence().map_err(at("open /dev/null"))?;
+    privileges::set_rlimits(&boundary.limits, memory_by_group).map_err(at("set resource limits"))?;
+    privileges::drop_capabilities().map_err(at("drop capabilities"))?;
+    let enforced = landlock::restrict().map_err(|error| at("landlock")(io::Error::other(error)))?;
+    let work = open_work().map_err(at("open /work"))?;
+    seccomp::install().map_err(at("install the system call filter"))?;
+    let landlock = match enforced {
+        landlock::Enforced::Fully => "enforced",
+        landlock::Enforced::Partly => "partly enforced by this kernel",
+        landlock::Enforced::Not => "not offered by this kernel",
+    };
+    let ready = Ready { doors, facts: vec![("landlock".into(), landlock.into(), true)] };
+    Ok((Surroundings { work }, ready, sockets))
+}
+
+fn wait_for_maps(go: OwnedFd) -> io::Result<()> {
+    match rustix::io::read(&go, &mut [0])? {
+        0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the run's user id, still with the capabilities of the new user namespace, and asks to die with the launcher.
+fn become_guest_user(boundary: &Boundary) -> Result<(), SetupError> {
+    let bits = CapabilitiesSecureBits::NO_SETUID_FIXUP;
+    set_capabilities_secure_bits(bits).map_err(at("keep capabilities"))?;
+    let gid = rustix::process::Gid::from_raw(boundary.identity.guest_gid);
+    let uid = rustix::process::Uid::from_raw(boundary.identity.guest_uid);
+    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(at("take the guest's group id"))?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(at("take the guest's user id"))?;
+    // A change of user clears it, so it comes after; the launcher's death before this line closes our channel.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(at("follow the launcher in death"))?;
+    // A change of user also closes /proc/self to ourselves, where the daemon must measure us.
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::Dumpable)
+        .map_err(at("open for measuring"))
+}
+
+/// Standard input, output and error lead nowhere.
+fn silence() -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags, open};
+    let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Makes the gate of this network namespace. Without one there is only `lo`, so that programs can speak with themselves.
+fn open_gate(gate: Option<&GatePorts>) -> Result<(Vec<serde_json::Value>, Vec<OwnedFd>), SetupError> {
+    let plan = match gate {
+        Some(GatePorts { ports }) => {
+            let ipv6 = std::path::Path::new("/proc/net/if_inet6").exists();
+            let families = if ipv6 { Families::Both } else { Families::V4 };
+            let spec = GateSpec {
+                form: Form::Loopback,
+                ports: ports.clone(),
+                families,
+                catch_all: CatchAll::WhereOffered,
+            };
+            Plan::new(&spec).map_err(|error| at("plan the gate")(io::Error::other(error)))?
+        }
+        None => Plan { steps: vec![start_loopback()] },
+    };
+    let gate = freeboard_netns::apply_here(&plan)
+        .map_err(|error| at("make the gate")(io::Error::other(chain(&error))))?;
+    let mut doors = Vec::new();
+    let mut sockets = Vec::new();
+    for (kind, socket) in gate.doors {
+        doors.push(serde_json::to_value(door(kind)).map_err(at("name a door"))?);
+        sockets.push(socket);
+    }
+    Ok((doors, sockets))
+}
+
+fn start_loopback() -> Planned {
+    Planned { place: Place::Gate, need: Need::Required, step: Step::LinkUp { link: "lo".into() } }
+}
+
+/// The word of the control protocol for a door of the gate.
+fn door(kind: DoorKind) -> Door {
+    match kind {
+        DoorKind::Tcp { port } => Door::Tcp { port },
+        DoorKind::Proxy { port } => Door::Proxy { port },
+        DoorKind::DnsUdp => Door::DnsUdp,
+        DoorKind::DnsTcp => Door::DnsTcp,
+        DoorKind::CatchAll { .. } => Door::CatchAll,
+    }
+}
+
+/// An error and its causes in one line, since it travels as text.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+fn open_work() -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags, open};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(open("/work", flags, Mode::empty())?)
+}
+
+/// Sends `Ready` in one piece with the gate's sockets, and lets go of ours: from then on the broker holds them.
+fn send_ready(channel: &UnixStream, ready: &Ready, doors: &[OwnedFd]) -> io::Result<()> {
+    let body = serde_json::to_vec(ready)?;
+    let header = header(Kind::Ready, body.len())?;
+    let borrowed: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DOORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    let parts = [IoSlice::new(&header), IoSlice::new(&body)];
+    let sent = sendmsg(channel, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
+    // A few hundred bytes into an empty socket go in one piece.
+    if sent == header.len() + body.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
+}

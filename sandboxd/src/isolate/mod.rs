@@ -1,0 +1,45 @@
+//! What the boundary of a `native` run consists of. Plans are pure data made in the daemon; the functions that carry
+//! them out run in the child, between clone and release, in the order of `child::setup`.
+
+pub mod cgroup;
+pub mod environment;
+pub mod etc;
+pub mod landlock;
+pub mod limits;
+pub mod mounts;
+pub mod namespaces;
+pub mod privileges;
+pub mod seccomp;
+pub mod view;
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that the child must know to build the boundary of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Boundary {
+    pub run: String,
+    pub identity: namespaces::Identity,
+    pub view: view::View,
+    pub limits: Limits,
+    /// `None` = a network namespace with nothing in it but `lo`.
+    pub gate: Option<GatePorts>,
+    /// The interception CA, PEM, or empty.
+    pub ca_pem: String,
+}
+
+/// TCP ports of the gate besides those that every gate has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatePorts {
+    pub ports: Vec<u16>,
+}
+
+/// What one run may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: u64,
+    pub pids: u64,
+    /// Thousandths of a processor.
+    pub cpu_milli: u64,
+    pub disk_bytes: u64,
+    pub inodes: u64,
+}

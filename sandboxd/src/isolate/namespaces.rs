@@ -1,0 +1,71 @@
+//! Namespaces of a run, and who its user is on both sides of the user namespace.
+
+use std::io;
+
+use nix::libc;
+use serde::{Deserialize, Serialize};
+
+/// Every namespace that a run has of its own, as the names under /proc/PID/ns and the flag that makes one.
+pub const KINDS: [(&str, i32); 7] = [
+    ("user", libc::CLONE_NEWUSER),
+    ("pid", libc::CLONE_NEWPID),
+    ("mnt", libc::CLONE_NEWNS),
+    ("net", libc::CLONE_NEWNET),
+    ("ipc", libc::CLONE_NEWIPC),
+    ("uts", libc::CLONE_NEWUTS),
+    ("cgroup", libc::CLONE_NEWCGROUP),
+];
+
+/// All flags at once, for clone3.
+pub fn clone_flags() -> u64 {
+    KINDS.iter().fold(0, |flags, (_, flag)| flags | u64::from(flag.cast_unsigned()))
+}
+
+/// The user of the run: one id inside, one id on the host, for user and group alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    pub guest_uid: u32,
+    pub guest_gid: u32,
+    pub host_uid: u32,
+    pub host_gid: u32,
+}
+
+/// The user's id inside.
+pub const GUEST_ID: u32 = 1000;
+
+impl Identity {
+    /// The lines of uid_map and gid_map: exactly one id is mapped, nothing else exists inside.
+    pub fn uid_map(self) -> String {
+        format!("{} {} 1\n", self.guest_uid, self.host_uid)
+    }
+
+    pub fn gid_map(self) -> String {
+        format!("{} {} 1\n", self.guest_gid, self.host_gid)
+    }
+
+    /// Writes the maps of a fresh child; the writer is its parent in the outer user namespace.
+    ///
+    /// setgroups is denied first: an ordinary user must do so (user_namespaces(7)), and the run needs no groups.
+    pub fn write_maps(self, pid: i32) -> io::Result<()> {
+        std::fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
+        std::fs::write(format!("/proc/{pid}/uid_map"), self.uid_map())?;
+        std::fs::write(format!("/proc/{pid}/gid_map"), self.gid_map())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_id_is_mapped() {
+        let identity = Identity { guest_uid: 1000, guest_gid: 1000, host_uid: 61_004, host_gid: 61_005 };
+        assert_eq!(identity.uid_map(), "1000 61004 1\n");
+        assert_eq!(identity.gid_map(), "1000 61005 1\n");
+    }
+
+    #[test]
+    fn every_kind_but_time_is_new() {
+        assert_eq!(clone_flags(), 0x7e02_0000);
+    }
+}

@@ -1,0 +1,147 @@
+//! Provider `native`: a process on the host's kernel behind namespaces, a private read-only root, a system call
+//! allow-list, Landlock, no capabilities and control-group limits. Tier `container`. Works without root.
+
+mod channel;
+mod config;
+mod link;
+mod outcome;
+mod sandbox;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use freeboard_policy::Tier;
+use futures_util::future::BoxFuture;
+use rustix::process::{getegid, geteuid};
+
+pub use config::NativeConfig;
+use link::Link;
+use sandbox::NativeSandbox;
+
+use super::{CreateError, Description, Plan, Provider, Sandbox};
+use crate::child::launcher::Launcher;
+use crate::isolate::namespaces::{GUEST_ID, Identity};
+use crate::isolate::view::View;
+use crate::isolate::{Boundary, GatePorts, limits};
+use crate::job::Payload;
+
+/// The provider's name in configuration, evidence and answers.
+pub const NAME: &str = "native";
+
+/// Makes sandboxes through the launcher.
+#[derive(Debug)]
+pub struct NativeProvider {
+    config: NativeConfig,
+    view: View,
+    /// Programs that run snippets: absolute in the guest.
+    node: Option<PathBuf>,
+    python: Option<PathBuf>,
+    link: Arc<Link>,
+    next_identity: AtomicU32,
+}
+
+impl NativeProvider {
+    /// Looks at the host's tools (or the given root) and takes over the launcher. Needs a tokio runtime.
+    pub fn new(config: NativeConfig, launcher: Launcher) -> Result<Self, CreateError> {
+        let view = match &config.root {
+            Some(root) => View::of_folder(root),
+            None => View::of_host(&config.extra_read_only),
+        };
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source| CreateError::Step { step, source }
+        };
+        let view = view.map_err(step("look at the tools for the guest"))?;
+        let link = Link::new(launcher).map_err(step("speak with the launcher"))?;
+        let (node, python) = (view.find_program("node"), view.find_program("python3"));
+        let next_identity = AtomicU32::new(std::process::id());
+        Ok(Self { config, view, node, python, link: Arc::new(link), next_identity })
+    }
+
+    fn boundary(&self, plan: &Plan) -> Boundary {
+        let prepared = plan.prepared.as_ref();
+        Boundary {
+            run: plan.job.run.clone(),
+            identity: self.identity(),
+            view: self.view.clone(),
+            limits: self.config.limits(),
+            gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
+            ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Root gives each run another unused id of the host; an ordinary user has only the own one.
+    fn identity(&self) -> Identity {
+        let guest = if self.config.guest_root { 0 } else { GUEST_ID };
+        let (host_uid, host_gid) = if geteuid().is_root() {
+            let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % self.config.uid_count.max(1);
+            (self.config.uid_base + turn, self.config.uid_base + turn)
+        } else {
+            (geteuid().as_raw(), getegid().as_raw())
+        };
+        Identity { guest_uid: guest, guest_gid: guest, host_uid, host_gid }
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), CreateError> {
+        let missing = |what: &str| CreateError::Unsupported { provider: NAME, what: what.into() };
+        match &plan.job.payload {
+            Payload::JavaScript { .. } if self.node.is_none() => {
+                Err(missing("JavaScript: there is no `node` among the guest's tools"))
+            }
+            Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Provider for NativeProvider {
+    fn describe(&self) -> Description {
+        let mut languages = Vec::new();
+        for (name, program) in [("javascript", &self.node), ("python", &self.python)] {
+            if program.is_some() {
+                languages.push(name.to_owned());
+            }
+        }
+        Description {
+            name: NAME,
+            tier: Tier::Container,
+            environment: String::new(),
+            supports_javascript: self.node.is_some(),
+            supports_project: true,
+            supports_grants: true,
+            languages,
+            default_timeout: self.config.default_timeout,
+            max_timeout: self.config.max_timeout,
+            memory_mib: self.config.memory_mib,
+            cpus: self.config.cpus,
+            pids: self.config.pids,
+            disk_mib: self.config.disk_mib,
+        }
+    }
+
+    fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
+        Box::pin(async move {
+            self.check(plan)?;
+            let boundary = self.boundary(plan);
+            let interpreter = self.node.as_ref().map(|node| node.display().to_string());
+            let sandbox =
+                NativeSandbox::create(Arc::clone(&self.link), boundary, plan.job.clone(), interpreter)
+                    .await?;
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+}
+
+impl NativeConfig {
+    fn limits(&self) -> crate::isolate::Limits {
+        let disk_bytes = u64::from(self.disk_mib) << 20;
+        crate::isolate::Limits {
+            memory_bytes: u64::from(self.memory_mib) << 20,
+            pids: u64::from(self.pids),
+            cpu_milli: self.cpu_milli(),
+            disk_bytes,
+            inodes: disk_bytes / limits::BYTES_PER_INODE,
+        }
+    }
+}

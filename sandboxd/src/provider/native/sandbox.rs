@@ -1,0 +1,305 @@
+//! One run of `native`: created, measured, released, gone.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use freeboard_control::{Door, Evidence};
+use freeboard_guest::protocol::{
+    JobSpec, Kind, OutputMode, Program, Ready, Report, ReportedEnding, SetupFailure, StepReport, decode_file,
+    encode_file,
+};
+use futures_util::future::BoxFuture;
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::channel::Channel;
+use super::link::{Child, Link, LinkError};
+use super::outcome::Collector;
+use crate::child::sys::watch_readable;
+use crate::evidence::{self, Expected};
+use crate::isolate::cgroup::{Group, Usage};
+use crate::isolate::{Boundary, environment};
+use crate::job::{Ending, Job, Outcome, OutputSink, Payload};
+use crate::provider::{CreateError, RunFailure, Sandbox};
+
+/// How long building a boundary may take. It takes milliseconds; a host that needs this long is stuck.
+const SETUP_LIMIT: Duration = Duration::from_secs(10);
+/// How much longer than its deadline a run may take before it is killed from outside: pid 1 inside stops it in time, and
+/// this holds when pid 1 cannot.
+const DEADLINE_GRACE: Duration = Duration::from_secs(2);
+/// How long a killed run may take to be gone. Only a process stuck in the kernel takes longer; that is reported.
+const GONE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The boundary of one run.
+pub(super) struct NativeSandbox {
+    boundary: Boundary,
+    job: Job,
+    interpreter: Option<String>,
+    channel: Channel,
+    channel_inode: u64,
+    ready: Ready,
+    doors: Vec<(Door, OwnedFd)>,
+    life: Life,
+}
+
+/// Holds the run's life: dropping it kills everything inside.
+struct Life {
+    pid: i32,
+    pidfd: OwnedFd,
+    group: Option<Group>,
+    gone: Option<oneshot::Receiver<Usage>>,
+    /// Keeps the launcher, and so the run, alive.
+    _link: Arc<Link>,
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // It may be gone already; the descriptor names this process and never another.
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+}
+
+impl std::fmt::Debug for NativeSandbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NativeSandbox").field("run", &self.boundary.run).field("pid", &self.life.pid).finish()
+    }
+}
+
+impl NativeSandbox {
+    /// Builds the boundary. When the future is dropped midway, the child sees the end of its channel and ends.
+    pub(super) async fn create(
+        link: Arc<Link>,
+        boundary: Boundary,
+        job: Job,
+        interpreter: Option<String>,
+    ) -> Result<Self, CreateError> {
+        let step = |step: &str| {
+            let step = step.to_owned();
+            move |source| CreateError::Step { step, source }
+        };
+        let (channel, theirs) = Channel::pair().map_err(step("make the channel to the run"))?;
+        let channel_inode =
+            rustix::fs::fstat(&theirs).map_err(io::Error::from).map_err(step("look at the channel"))?;
+        let child = link.create(boundary.clone(), theirs.as_fd()).await.map_err(|error| explain(&error))?;
+        drop(theirs);
+        let Child { pid, pidfd, group, gone } = child;
+        let life = Life { pid, pidfd, group, gone: Some(gone), _link: link };
+        let mut sandbox = Self {
+            boundary,
+            job,
+            interpreter,
+            channel,
+            channel_inode: channel_inode.st_ino,
+            ready: Ready::default(),
+            doors: Vec::new(),
+            life,
+        };
+        timeout(SETUP_LIMIT, sandbox.wait_ready())
+            .await
+            .map_err(|_| step("wait for the boundary")(io::Error::from(io::ErrorKind::TimedOut)))??;
+        Ok(sandbox)
+    }
+
+    async fn wait_ready(&mut self) -> Result<(), CreateError> {
+        let step = |source| CreateError::Step { step: "hear from the run's first process".into(), source };
+        let (kind, body) = self.channel.receive().await.map_err(step)?;
+        match kind {
+            Kind::Ready => {
+                let ready: Ready = serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
+                let descriptors = self.channel.take_descriptors();
+                if descriptors.len() != ready.doors.len() {
+                    return Err(step(io::Error::from(io::ErrorKind::InvalidData)));
+                }
+                for (door, socket) in ready.doors.iter().zip(descriptors) {
+                    let door = serde_json::from_value(door.clone()).map_err(|error| step(error.into()))?;
+                    self.doors.push((door, socket));
+                }
+                self.ready = ready;
+                Ok(())
+            }
+            Kind::Failed => {
+                let failure: SetupFailure =
+                    serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
+                let source = match failure.errno {
+                    Some(errno) => io::Error::from_raw_os_error(errno),
+                    None => io::Error::other(failure.message),
+                };
+                Err(CreateError::Step { step: failure.step, source })
+            }
+            _ => Err(step(io::Error::from(io::ErrorKind::InvalidData))),
+        }
+    }
+
+    fn evidence(&self) -> Result<Evidence, CreateError> {
+        let expected = Expected {
+            boundary: &self.boundary,
+            pid: self.life.pid,
+            group: self.life.group.as_ref(),
+            channel_inode: self.channel_inode,
+            inside: &self.ready.facts,
+        };
+        let evidence = evidence::measure(&expected)
+            .map_err(|source| CreateError::Step { step: "measure the boundary".into(), source })?;
+        let missing: Vec<String> = evidence
+            .facts
+            .iter()
+            .filter(|fact| !fact.met)
+            .map(|fact| format!("{} is `{}`", fact.name, fact.value))
+            .collect();
+        if missing.is_empty() {
+            return Ok(evidence);
+        }
+        Err(CreateError::Step {
+            step: format!("the boundary is not what tier `container` requires: {}", missing.join(", ")),
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        })
+    }
+
+    fn spec(&self, output: OutputMode) -> JobSpec {
+        let user = if self.boundary.identity.guest_uid == 0 { "root" } else { "user" };
+        let with_ca = !self.boundary.ca_pem.is_empty();
+        JobSpec {
+            program: match &self.job.payload {
+                Payload::JavaScript { code } => Program::Script {
+                    interpreter: vec![self.interpreter.clone().unwrap_or_default(), "-".into()],
+                    code: code.clone(),
+                },
+                Payload::Steps { steps } => Program::Steps { steps: steps.clone() },
+                Payload::Command { argv } => Program::Command { argv: argv.clone() },
+            },
+            environment: environment::environment(user, with_ca, &self.job.environment),
+            artifacts: self.job.artifacts.clone(),
+            timeout_ms: u64::try_from(self.job.timeout.as_millis()).unwrap_or(u64::MAX),
+            output,
+            artifact_limit: self.job.artifact_limit as u64,
+        }
+    }
+
+    async fn send_job(&mut self, output: OutputMode) -> io::Result<()> {
+        let spec = serde_json::to_vec(&self.spec(output))?;
+        self.channel.send(Kind::Job, &spec).await?;
+        for file in std::mem::take(&mut self.job.files) {
+            self.channel.send(Kind::File, &encode_file(&file.path, &file.content)?).await?;
+        }
+        self.channel.send(Kind::Go, &[]).await
+    }
+
+    /// Runs the job to the end of its report, its end by force, or the loss of the sandbox.
+    async fn run(mut self, sink: Arc<dyn OutputSink>) -> Result<Outcome, RunFailure> {
+        let lost = |error: io::Error| RunFailure::Lost(error.to_string());
+        let commands = commands(&self.job.payload);
+        let limit = self.job.output_limit;
+        let output = if sink.wants_all() { OutputMode::All } else { OutputMode::Keep(limit as u64) };
+        let mut collector = Collector::new(commands, limit, sink);
+        let end = Instant::now() + self.job.timeout + DEADLINE_GRACE;
+        let conversation = async {
+            self.send_job(output).await?;
+            loop {
+                let (kind, body) = self.channel.receive().await?;
+                if let Some(report) = take(&mut collector, kind, &body)? {
+                    return Ok::<Report, io::Error>(report);
+                }
+            }
+        };
+        let answer = tokio::time::timeout_at(end.into(), conversation).await;
+        let usage = self.life.end().await?;
+        match answer {
+            Ok(Ok(report)) => Ok(collector.finish(report, usage, &self.boundary.limits)),
+            // The kernel ended the whole run because its memory was used up, pid 1 included.
+            Ok(Err(_)) if usage.memory_kills > 0 => Ok(collector.out_of_memory(usage, &self.boundary.limits)),
+            Ok(Err(error)) => Err(lost(error)),
+            Err(_) => Ok(collector.overdue()),
+        }
+    }
+}
+
+impl Life {
+    /// Kills what is left and waits until nothing is.
+    async fn end(&mut self) -> Result<Usage, RunFailure> {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+        let stuck = || RunFailure::Lost("a killed process of the run does not end".into());
+        let gone = self.pidfd.try_clone().and_then(watch_readable);
+        let gone = gone.map_err(|error| RunFailure::Lost(error.to_string()))?;
+        // Readable when pid 1 is dead, which is after everything in its namespace is.
+        let _ = timeout(GONE_LIMIT, gone.readable()).await.map_err(|_| stuck())?;
+        let Some(usage) = self.gone.take() else { return Ok(Usage::default()) };
+        // A lost launcher cannot say what was used; the run is over all the same.
+        Ok(timeout(GONE_LIMIT, usage).await.map_err(|_| stuck())?.unwrap_or_default())
+    }
+}
+
+impl Sandbox for NativeSandbox {
+    fn measure(&mut self) -> BoxFuture<'_, Result<Evidence, CreateError>> {
+        // A few dozen reads of /proc, which do not wait for anything.
+        Box::pin(async move { self.evidence() })
+    }
+
+    fn take_doors(&mut self) -> Vec<(Door, OwnedFd)> {
+        std::mem::take(&mut self.doors)
+    }
+
+    fn release(
+        self: Box<Self>,
+        output: Arc<dyn OutputSink>,
+    ) -> BoxFuture<'static, Result<Outcome, RunFailure>> {
+        Box::pin(self.run(output))
+    }
+}
+
+/// Takes one frame of the run; the report is the last.
+fn take(collector: &mut Collector, kind: Kind, body: &[u8]) -> io::Result<Option<Report>> {
+    match kind {
+        Kind::StepBegins => collector.begin(),
+        Kind::Stdout => collector.stdout(body),
+        Kind::Stderr => collector.stderr(body),
+        Kind::StepEnds => collector.end(serde_json::from_slice::<StepReport>(body)?),
+        Kind::Artifact => {
+            let (path, content) =
+                decode_file(body).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+            collector.artifact(path, content);
+        }
+        Kind::Done => return Ok(Some(serde_json::from_slice(body)?)),
+        _ => return Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
+    Ok(None)
+}
+
+/// What each step is called in the result.
+fn commands(payload: &Payload) -> Vec<String> {
+    match payload {
+        Payload::JavaScript { .. } => vec!["node".into()],
+        Payload::Steps { steps } => steps.clone(),
+        Payload::Command { argv } => vec![argv.join(" ")],
+    }
+}
+
+/// Says what of the host is missing, and how to mend it.
+fn explain(error: &LinkError) -> CreateError {
+    let LinkError::Failed { step, errno, message } = error else {
+        return CreateError::Host { what: error.to_string(), help: "see the log of sandboxd".into() };
+    };
+    let help = match (step.as_str(), errno.map(io::Error::from_raw_os_error).map(|error| error.kind())) {
+        ("clone into new namespaces", Some(io::ErrorKind::PermissionDenied)) => {
+            "this user may not make user namespaces: allow them (sysctl kernel.unprivileged_userns_clone=1, \
+             kernel.apparmor_restrict_unprivileged_userns=0) or run sandboxd as root"
+        }
+        ("clone into new namespaces", _) => {
+            "no more namespaces can be made: see sysctl user.max_user_namespaces and user.max_net_namespaces"
+        }
+        ("write the id maps", _) => "the host does not let this user map ids: run sandboxd as root",
+        _ => "see `sandboxd doctor`",
+    };
+    CreateError::Host { what: format!("cannot {step}: {message}"), help: help.into() }
+}
+
+/// How the guest's report reads as the ending of the run.
+pub(super) fn ending(reported: ReportedEnding) -> Ending {
+    match reported {
+        ReportedEnding::Completed => Ending::Completed,
+        ReportedEnding::TimedOut => Ending::TimedOut,
+        ReportedEnding::SetupFailed => Ending::SetupFailed,
+    }
+}

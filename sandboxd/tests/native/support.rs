@@ -1,0 +1,73 @@
+//! A provider per test and short ways to run something in it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use freeboard_control::Evidence;
+use freeboard_sandboxd::child::launcher::Launcher;
+use freeboard_sandboxd::job::{Job, NoSink, Outcome, Payload};
+use freeboard_sandboxd::provider::native::{NativeConfig, NativeProvider};
+use freeboard_sandboxd::provider::{CreateError, Plan, Provider, RunFailure, Sandbox};
+
+pub(crate) fn with_provider<T>(config: NativeConfig, test: impl AsyncFnOnce(NativeProvider) -> T) -> T {
+    let launcher = Launcher::start_in_test().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async move { test(NativeProvider::new(config, launcher).unwrap()).await })
+}
+
+pub(crate) fn job(payload: Payload) -> Job {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let turn = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    Job {
+        run: format!("{:016x}{:016x}", std::process::id(), turn),
+        caller: None,
+        trace_id: None,
+        grants: Vec::new(),
+        floor: None,
+        timeout: Duration::from_secs(20),
+        payload,
+        files: Vec::new(),
+        artifacts: Vec::new(),
+        environment: Vec::new(),
+        output_limit: 64 << 10,
+        artifact_limit: 8 << 20,
+    }
+}
+
+pub(crate) fn shell(script: &str) -> Job {
+    job(Payload::Steps { steps: vec![script.into()] })
+}
+
+pub(crate) fn python(script: &str) -> Job {
+    job(Payload::Command { argv: vec!["python3".into(), "-c".into(), script.into()] })
+}
+
+/// Creates, measures and releases.
+pub(crate) async fn run(provider: &NativeProvider, job: Job) -> Result<Outcome, RunFailure> {
+    let (sandbox, _) = measured(provider, job).await.unwrap();
+    sandbox.release(Arc::new(NoSink)).await
+}
+
+pub(crate) async fn measured(
+    provider: &NativeProvider,
+    job: Job,
+) -> Result<(Box<dyn Sandbox>, Evidence), CreateError> {
+    let plan = Plan { job, prepared: None };
+    let mut sandbox = provider.create(&plan).await?;
+    let evidence = sandbox.measure().await?;
+    Ok((sandbox, evidence))
+}
+
+/// One step in a provider of its own; its exit code and what it wrote.
+pub(crate) fn once(job: Job) -> (i32, String, String) {
+    with_provider(NativeConfig::default(), async |provider| {
+        let outcome = run(&provider, job).await.unwrap();
+        first(&outcome)
+    })
+}
+
+pub(crate) fn first(outcome: &Outcome) -> (i32, String, String) {
+    let step = outcome.steps.first().unwrap_or_else(|| panic!("no step: {outcome:?}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (step.exit_code, text(&step.stdout), text(&step.stderr))
+}
