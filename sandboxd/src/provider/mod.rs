@@ -1,7 +1,7 @@
 //! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
 
-mod start;
 pub mod native;
+mod start;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
