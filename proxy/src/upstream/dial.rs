@@ -241,3 +241,6 @@ async fn first_to_connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, Stop>
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
