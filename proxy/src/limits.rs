@@ -151,3 +151,21 @@ pub const SCRUB_MIN_BYTES: usize = 8;
 
 /// Bytes of `freeboard.toml` that are read. What stands after that is not seen, and so a syntax error or missing.
 pub const CONFIG_FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// Synthetic addresses per run and family. A policy with more names than that resolves the first ones only.
+pub const NAMES_PER_RUN: usize = 65_536;
+/// Seconds that a guest may remember a synthetic address. It is the same for the whole run; a short time shows a name
+/// that a reload took away soon.
+pub const DNS_TTL: u32 = 60;
+/// Bytes of a DNS datagram taken and announced (DNS flag day 2020). Larger ones are dropped.
+pub const DNS_UDP_PAYLOAD: u16 = 1_232;
+/// Bytes of a DNS message on TCP. A larger one closes the connection.
+pub const DNS_MESSAGE_BYTES: usize = 4_096;
+/// DNS connections of one gate. More are closed at once.
+pub const DNS_TCP_CONNECTIONS: usize = 16;
+/// A DNS connection without progress for this long is closed.
+pub const DNS_TCP_IDLE: Duration = Duration::from_secs(10);
+/// Questions per second and socket. Faster ones wait in the socket's buffer and are lost when that is full.
+pub const DNS_QUERIES_PER_SECOND: u32 = 1_000;
+/// Refused names of one run that are recorded by name. Further ones are counted together (ATTACKS D04, E23).
+pub const REFUSED_NAMES_TOLD_APART: usize = 1_024;
