@@ -61,7 +61,9 @@ pub async fn serve_tcp(listener: OwnedFd, run: Arc<RunContext>, broker: Arc<Brok
     let listener = listener.set_nonblocking(true).and_then(|()| TcpListener::from_std(listener));
     let listener = match listener {
         Ok(listener) => listener,
-        Err(error) => return tracing::error!(run = %run.id, %error, "the gate's DNS listener cannot be served"),
+        Err(error) => {
+            return tracing::error!(run = %run.id, %error, "the gate's DNS listener cannot be served");
+        }
     };
     let mut connections = JoinSet::new();
     loop {

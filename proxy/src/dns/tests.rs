@@ -40,9 +40,13 @@ fn with_edns(mut message: Message) -> Message {
 /// `api.test` is granted.
 fn ask(message: &Message) -> (Verdict, Option<Message>) {
     let table = NameTable::default();
-    let verdict = answer(&message.to_vec().unwrap(), |name| {
-        if *name == host("api.test") { table.issue(name) } else { None }
-    });
+    let verdict =
+        answer(
+            &message.to_vec().unwrap(),
+            |name| {
+                if *name == host("api.test") { table.issue(name) } else { None }
+            },
+        );
     let reply = match &verdict {
         Verdict::Answer(reply) | Verdict::Refuse { reply, .. } => Some(Message::from_vec(reply).unwrap()),
         Verdict::Drop => None,
@@ -167,7 +171,8 @@ fn e23_aggregates_floods() {
     assert_eq!(repeats[0], Worth::First);
     let later: Vec<_> = repeats[1..].iter().filter(|worth| **worth != Worth::Nothing).collect();
     assert_eq!(later, [&Worth::Repeated(16), &Worth::Repeated(256)]);
-    let recorded = (0..100_000).filter(|index| refusals.count(&format!("n{index}.evil.test")) != Worth::Nothing);
+    let recorded =
+        (0..100_000).filter(|index| refusals.count(&format!("n{index}.evil.test")) != Worth::Nothing);
     let recorded = recorded.count();
     assert!((REFUSED_NAMES_TOLD_APART..REFUSED_NAMES_TOLD_APART + 8).contains(&recorded), "{recorded}");
 }

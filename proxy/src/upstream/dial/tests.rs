@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use freeboard_policy::{AddressRange, ApiView, Host, Reason};
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _};
+use rcgen::{
+    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
+};
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::Digest as _;
@@ -101,7 +103,8 @@ fn dialler(roots: &[&Ca], addresses: &[&str]) -> Dialler {
         store.add(ca.der.clone()).unwrap();
     }
     let addresses: Vec<IpAddr> = addresses.iter().map(|text| text.parse().unwrap()).collect();
-    let settings = DialSettings { hosts: HashMap::from([(host("api.test"), addresses)]), ..Default::default() };
+    let settings =
+        DialSettings { hosts: HashMap::from([(host("api.test"), addresses)]), ..Default::default() };
     Dialler::new(settings, Trust::with_roots(store))
 }
 
@@ -169,7 +172,8 @@ async fn c28_refuses_every_bad_certificate_before_anything_is_sent() {
     };
     let later = |params: &mut CertificateParams| params.not_before = rcgen::date_time_ymd(2090, 1, 1);
     let alone = KeyPair::generate().unwrap();
-    let self_signed = CertificateParams::new(vec!["api.test".to_owned()]).unwrap().self_signed(&alone).unwrap();
+    let self_signed =
+        CertificateParams::new(vec!["api.test".to_owned()]).unwrap().self_signed(&alone).unwrap();
     let bad = [
         ("expired", roots.leaf("api.test", long_ago)),
         ("not valid yet", roots.leaf("api.test", later)),
@@ -275,7 +279,8 @@ async fn d09_refuses_inner_addresses_that_the_api_does_not_name() {
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
     ] {
-        let stop = connect(&dialler(&[&ca], &[address]), api(&[]), server.port, Offer::Http1).await.unwrap_err();
+        let stop =
+            connect(&dialler(&[&ca], &[address]), api(&[]), server.port, Offer::Http1).await.unwrap_err();
         assert_eq!(stop.reason, Reason::AddressRefused, "{address}");
     }
     let metadata = dialler(&[&ca], &["169.254.169.254"]);
