@@ -1,0 +1,59 @@
+//! The unmodified public client, `plimsoll-client` 0.23.0 from PyPI, against this daemon: it runs code, verifies the
+//! records and sees typed refusals. Needs python3 with venv, and PyPI once: the environment is kept under `target/`.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use support::{Act, Daemon, Setup};
+
+const CLIENT: &str = "plimsoll-client==0.23.0";
+
+/// A virtual environment with the client; `None`, loudly, where there is no python3 or no PyPI.
+fn python() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("venv-client");
+    let python = folder.join("bin/python");
+    let has_client = |python: &Path| {
+        let code = "import importlib.metadata as m; assert m.version('plimsoll-client') == '0.23.0'";
+        Command::new(python).args(["-c", code]).output().is_ok_and(|output| output.status.success())
+    };
+    if !has_client(&python) {
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
+        let got = Command::new(folder.join("bin/pip")).args(["install", "--quiet", CLIENT]).status();
+        if !(made.is_ok_and(|status| status.success()) && got.is_ok_and(|status| status.success())) {
+            eprintln!("SKIPPED: no python3 with venv, or {CLIENT} cannot be installed");
+            return None;
+        }
+    }
+    Some(python)
+}
+
+async fn smoke(daemon: &Daemon, token: Option<&str>) {
+    let Some(python) = python() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/public_client/smoke.py");
+    let mut command = tokio::process::Command::new(python);
+    command.arg(script).env("PLIMSOLL_URL", format!("http://{}", daemon.address));
+    if let Some(token) = token {
+        command.env("PLIMSOLL_TOKEN", token);
+    }
+    let output = command.output().await.unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("ok   snippet") && text.contains("ok   project"), "{text}");
+    assert!(!text.contains("FAIL"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_public_client_runs_code_and_verifies_records_with_a_token() {
+    let daemon = Setup { host: true, ..Setup::new(Act::Hang) }.start().await;
+    let token = daemon.alice.clone();
+    smoke(&daemon, Some(&token)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_public_client_runs_code_without_tokens_where_that_is_allowed() {
+    let daemon = Arc::new(Setup { host: true, anybody: true, ..Setup::new(Act::Hang) }.start().await);
+    smoke(&daemon, None).await;
+}
