@@ -11,7 +11,7 @@ pub const CLI_OUTPUT_BYTES: usize = 16 << 20;
 /// output and base64 an answer stays below the 32 MiB that clients read.
 pub const ARTIFACT_BYTES: usize = 8 << 20;
 /// Longest run; a larger wish is clamped, never refused. Clients wait 360 s for an answer.
-pub const MAX_TIMEOUT: Duration = Duration::from_secs(300);
+pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long after the deadline of a run its gate closes by itself should sandboxd not close it.
 pub const GATE_GRACE: Duration = Duration::from_secs(10);
 

@@ -161,7 +161,9 @@ mod tests {
         let refusal = place(wasm, &need(&steps(), None));
         assert_eq!(refusal, Err(Unplaced::Unsupported { what: "projects".into() }));
         let mut mute = both();
-        mute.iter_mut().for_each(|provider| provider.supports_grants = false);
+        for provider in &mut mute {
+            provider.supports_grants = false;
+        }
         let payload = javascript();
         let refusal = place(&mute, &Need { grants: true, ..need(&payload, None) });
         assert_eq!(refusal, Err(Unplaced::Unsupported { what: "JavaScript with grants".into() }));

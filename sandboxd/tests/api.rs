@@ -23,10 +23,18 @@ async fn a_snippet_is_answered_with_a_record_that_verifies() {
     let daemon = Setup::new(answered("42\n", 0)).start().await;
     let request = r#"{"protocol":4,"minimumIsolation":"container","timeoutMs":999999999,"traceId":"t-1","javascript":{"code":"console.log(6*7)"}}"#;
     let reply = daemon.post("Run", request).await;
-    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/json")), "{}", reply.text());
+    assert_eq!(
+        (reply.status, reply.header("content-type")),
+        (200, Some("application/json")),
+        "{}",
+        reply.text()
+    );
     let answer: RunResponse = from_json(&reply.body).unwrap();
     let result = answer.javascript.as_ref().unwrap();
-    assert_eq!((result.stdout.as_slice(), result.exit_code, result.timed_out), (b"42\n".as_slice(), 0, false));
+    assert_eq!(
+        (result.stdout.as_slice(), result.exit_code, result.timed_out),
+        (b"42\n".as_slice(), 0, false)
+    );
     let record = answer.record.as_ref().unwrap();
     let sent: RunRequest = from_json(request.as_bytes()).unwrap();
     assert_eq!(record.version, 4);
@@ -96,19 +104,91 @@ async fn every_refusal_has_its_code_and_mark_and_echo_and_runs_nothing() {
         ("Run", "not json", "invalid_argument", "request", 400),
         ("Run", "", "invalid_argument", "request", 400),
         ("Run", r#"{"protocol":4}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"cell":{"language":"python","code":"1"}}"#, "invalid_argument", "request", 400),
+        (
+            "Run",
+            r#"{"protocol":4,"cell":{"language":"python","code":"1"}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
         ("Run", r#"{"protocol":4,"javascript":{"code":""}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"javascript":{"code":"1"},"project":{"steps":["1"]}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"minimumIsolation":"none","javascript":{"code":"1"}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"minimumIsolation":"Kernel","javascript":{"code":"1"}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"minimumIsolation":"kernel","javascript":{"code":"1"}}"#, "failed_precondition", "isolation", 400),
-        ("Run", r#"{"protocol":4,"minimumIsolation":"vm","javascript":{"code":"1"}}"#, "failed_precondition", "isolation", 400),
-        ("Run", r#"{"protocol":4,"softwareRule":{"mode":"exact","identities":["none:0"]},"javascript":{"code":"1"}}"#, "failed_precondition", "environment", 400),
-        ("Run", r#"{"protocol":4,"softwareRule":{"mode":"exact"},"javascript":{"code":"1"}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"project":{"steps":["a"],"files":[{"path":"../x"}]}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"javascript":{"code":"1","grantProfile":",,"}}"#, "invalid_argument", "request", 400),
-        ("Run", r#"{"protocol":4,"javascript":{"code":"1","grantProfile":"triage"}}"#, "unimplemented", "unsupported", 501),
-        ("Run", r#"{"protocol":4,"module":{"model":"m","rows":[{"values":[1]}],"endTime":1,"step":1}}"#, "unimplemented", "unsupported", 501),
+        (
+            "Run",
+            r#"{"protocol":4,"javascript":{"code":"1"},"project":{"steps":["1"]}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"minimumIsolation":"none","javascript":{"code":"1"}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"minimumIsolation":"Kernel","javascript":{"code":"1"}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"minimumIsolation":"kernel","javascript":{"code":"1"}}"#,
+            "failed_precondition",
+            "isolation",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"minimumIsolation":"vm","javascript":{"code":"1"}}"#,
+            "failed_precondition",
+            "isolation",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"softwareRule":{"mode":"exact","identities":["none:0"]},"javascript":{"code":"1"}}"#,
+            "failed_precondition",
+            "environment",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"softwareRule":{"mode":"exact"},"javascript":{"code":"1"}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"project":{"steps":["a"],"files":[{"path":"../x"}]}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"javascript":{"code":"1","grantProfile":",,"}}"#,
+            "invalid_argument",
+            "request",
+            400,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"javascript":{"code":"1","grantProfile":"triage"}}"#,
+            "unimplemented",
+            "unsupported",
+            501,
+        ),
+        (
+            "Run",
+            r#"{"protocol":4,"module":{"model":"m","rows":[{"values":[1]}],"endTime":1,"step":1}}"#,
+            "unimplemented",
+            "unsupported",
+            501,
+        ),
         ("OpenSession", r#"{"protocol":4}"#, "unimplemented", "unsupported", 501),
         ("OpenSession", r#"{"protocol":3}"#, "unimplemented", "protocol", 501),
         ("SessionRun", r#"{"protocol":4,"sessionId":"x"}"#, "unimplemented", "unsupported", 501),
@@ -182,8 +262,12 @@ async fn connect_headers_are_checked() {
             Some(expected) => assert_eq!(reply.refusal(), expected, "{extra}"),
         }
     }
-    let reply =
-        daemon.post_as(&daemon.alice, "Run", "content-type: Application/JSON; charset=utf-8\r\n", ONE.as_bytes());
+    let reply = daemon.post_as(
+        &daemon.alice,
+        "Run",
+        "content-type: Application/JSON; charset=utf-8\r\n",
+        ONE.as_bytes(),
+    );
     assert_eq!(reply.await.status, 200);
 }
 
@@ -291,11 +375,17 @@ async fn cleartext_http2_is_served_with_prior_knowledge() {
             .unwrap()
     };
     let reply = sender.send_request(send("/plimsoll.v1.SandboxService/Run")).await.unwrap();
-    assert_eq!((reply.status().as_u16(), reply.headers()["plimsoll-request-id"].to_str().unwrap()), (200, ID));
+    assert_eq!(
+        (reply.status().as_u16(), reply.headers()["plimsoll-request-id"].to_str().unwrap()),
+        (200, ID)
+    );
     let body = reply.into_body().collect().await.unwrap().to_bytes();
     assert!(from_json::<RunResponse>(&body).unwrap().javascript.is_some());
     let reply = sender.send_request(send("/nothing")).await.unwrap();
-    assert_eq!((reply.status().as_u16(), reply.headers()["plimsoll-not-dispatched"].to_str().unwrap()), (404, "unsupported"));
+    assert_eq!(
+        (reply.status().as_u16(), reply.headers()["plimsoll-not-dispatched"].to_str().unwrap()),
+        (404, "unsupported")
+    );
 }
 
 #[tokio::test]
@@ -398,7 +488,8 @@ async fn a_run_without_a_grant_has_a_gate_too_where_there_is_a_broker() {
 async fn unknown_and_foreign_grants_are_refused_in_the_same_words() {
     let broker = FakeBroker::start(None);
     let daemon = Setup::new(answered("", 0)).broker(&broker).start().await;
-    let with = |grant: &str| format!(r#"{{"protocol":4,"javascript":{{"code":"1","grantProfile":"{grant}"}}}}"#);
+    let with =
+        |grant: &str| format!(r#"{{"protocol":4,"javascript":{{"code":"1","grantProfile":"{grant}"}}}}"#);
     let unknown = daemon.post("Run", &with("nothing")).await;
     let foreign = daemon.post_as(&daemon.bob, "Run", JSON, with("triage").as_bytes()).await;
     let both = daemon.post("Run", &with("triage,nothing")).await;

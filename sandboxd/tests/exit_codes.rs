@@ -1,5 +1,11 @@
 //! Exit codes of the command line, each one from the binary itself.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may panic like the tests themselves"
+)]
+
 mod support;
 
 use std::io::Write;
@@ -80,7 +86,17 @@ fn a_floor_that_nothing_reaches_is_126_and_nothing_ran() {
 
 #[test]
 fn grants_without_a_broker_are_125() {
-    let output = run(&["run", "--caller", "me", "--grant", "triage", "--broker", "/nonexistent/control.sock", "--", "true"]);
+    let output = run(&[
+        "run",
+        "--caller",
+        "me",
+        "--grant",
+        "triage",
+        "--broker",
+        "/nonexistent/control.sock",
+        "--",
+        "true",
+    ]);
     assert_eq!(code(&output), 125);
     let text = String::from_utf8(output.stderr).unwrap();
     assert!(text.contains("nothing ran") && text.contains("/nonexistent/control.sock"), "{text}");
@@ -93,7 +109,15 @@ fn serve_without_callers_or_with_bad_configuration_is_1() {
     let callers = folder.path().join("callers.toml");
     let serve = |text: &str| {
         std::fs::write(&config, text).unwrap();
-        run(&["serve", "--config", config.to_str().unwrap(), "--callers", callers.to_str().unwrap(), "--listen", "127.0.0.1:0"])
+        run(&[
+            "serve",
+            "--config",
+            config.to_str().unwrap(),
+            "--callers",
+            callers.to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+        ])
     };
     let output = serve("");
     assert_eq!(code(&output), 1);
@@ -111,7 +135,8 @@ fn print_config_shows_each_value_with_its_origin() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("freeboard.toml");
     std::fs::write(&config, "[sandboxd]\nmax_concurrent = 3\n").unwrap();
-    let output = run(&["serve", "--config", config.to_str().unwrap(), "--provider", "wasm", "--print-config"]);
+    let output =
+        run(&["serve", "--config", config.to_str().unwrap(), "--provider", "wasm", "--print-config"]);
     assert_eq!(code(&output), 0);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains(&format!("max_concurrent = 3  # {}", config.display())), "{text}");

@@ -1,6 +1,8 @@
 //! The unmodified public client, `plimsoll-client` 0.23.0 from PyPI, against this daemon: it runs code, verifies the
 //! records and sees typed refusals. Needs python3 with venv, and PyPI once: the environment is kept under `target/`.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like the tests themselves")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

@@ -74,10 +74,13 @@ where
         Ok((procedure, codec, context)) => dispatch(procedure, codec, context, &head.headers, body).await,
         Err(response) => {
             body::drain(&head.headers, &mut body).await;
-            response
+            *response
         }
     }
 }
+
+/// An answer that is given instead of going on; boxed, since going on is the common way.
+type Early = Box<Response<Full<Bytes>>>;
 
 /// Everything that is checked before the body is touched.
 fn checked<'a>(
@@ -85,26 +88,29 @@ fn checked<'a>(
     path: &str,
     method: &Method,
     headers: &HeaderMap,
-) -> Result<(Procedure, Codec, Context<'a>), Response<Full<Bytes>>> {
+) -> Result<(Procedure, Codec, Context<'a>), Early> {
     let Some(procedure) = Procedure::of(path) else {
-        return Err(unreached(StatusCode::NOT_FOUND, NotDispatchedReason::Unsupported, "unknown procedure"));
+        let response =
+            unreached(StatusCode::NOT_FOUND, NotDispatchedReason::Unsupported, "unknown procedure");
+        return Err(Box::new(response));
     };
     if method != Method::POST {
         let mut response =
             unreached(StatusCode::METHOD_NOT_ALLOWED, NotDispatchedReason::Request, "only POST is served");
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
-        return Err(response);
+        return Err(Box::new(response));
     }
-    let caller = authenticate(app, headers).map_err(|error| error_response(&error))?;
+    let refused = |error: ConnectError| Box::new(error_response(&error));
+    let caller = authenticate(app, headers).map_err(refused)?;
     let Some(codec) = codec(headers) else {
-        return Err(unreached(
+        return Err(Box::new(unreached(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             NotDispatchedReason::Request,
             "the content type is neither application/json nor application/proto",
-        ));
+        )));
     };
-    let deadline = connect_headers(headers).map_err(|error| error_response(&error))?;
-    body::check_head(headers).map_err(|error| error_response(&error))?;
+    let deadline = connect_headers(headers).map_err(refused)?;
+    body::check_head(headers).map_err(refused)?;
     Ok((procedure, codec, Context { app, caller, deadline }))
 }
 
@@ -204,39 +210,36 @@ where
     match procedure {
         Procedure::Describe => match decode(codec, &bytes) {
             Ok(request) => respond(codec, Ok(describe::describe(&context, &request).await)),
-            Err(response) => response,
+            Err(response) => *response,
         },
         Procedure::Run => match decode(codec, &bytes) {
             Ok(request) => {
                 drop((place, bytes));
                 respond(codec, run::run(&context, request).await)
             }
-            Err(response) => response,
+            Err(response) => *response,
         },
         Procedure::OpenSession => match decode(codec, &bytes) {
             Ok(request) => respond(codec, session::open(&request)),
-            Err(response) => response,
+            Err(response) => *response,
         },
         Procedure::SessionRun => match decode(codec, &bytes) {
             Ok(request) => respond(codec, session::run(&request)),
-            Err(response) => response,
+            Err(response) => *response,
         },
         Procedure::CloseSession => match decode(codec, &bytes) {
             Ok(request) => respond(codec, session::close(&request)),
-            Err(response) => response,
+            Err(response) => *response,
         },
     }
 }
 
-fn decode<M: JsonMessage + prost::Message + Default>(
-    codec: Codec,
-    bytes: &[u8],
-) -> Result<M, Response<Full<Bytes>>> {
+fn decode<M: JsonMessage + prost::Message + Default>(codec: Codec, bytes: &[u8]) -> Result<M, Early> {
     let decoded = match codec {
         Codec::Json => from_json(bytes).map_err(|error| error.to_string()),
         Codec::Proto => M::decode(bytes).map_err(|error| format!("the body does not decode: {error}")),
     };
-    decoded.map_err(|text| undecoded(Code::InvalidArgument, text))
+    decoded.map_err(|text| Box::new(undecoded(Code::InvalidArgument, text)))
 }
 
 fn respond<M: JsonMessage + prost::Message>(

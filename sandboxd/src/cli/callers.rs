@@ -36,10 +36,12 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
     };
     match arguments.action {
         Action::Create { name } => {
-            show(callers::create(&file, &name)?.reveal(), &format!("made `{name}` in {}", file.display()))
+            let token = callers::create(&file, &name)?;
+            show(token.reveal(), &format!("made `{name}` in {}", file.display()));
         }
         Action::Rotate { name } => {
-            show(callers::rotate(&file, &name)?.reveal(), &format!("`{name}` has a new token"))
+            let token = callers::rotate(&file, &name)?;
+            show(token.reveal(), &format!("`{name}` has a new token"));
         }
         Action::Revoke { name } => {
             callers::revoke(&file, &name)?;

@@ -30,7 +30,9 @@ pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
         let whole = json!({"providers": list, "not_started": missing, "broker": config.broker.value});
         put(&format!("{whole:#}\n"));
     } else {
-        descriptions.iter().for_each(|description| put(&as_text(description)));
+        for description in &descriptions {
+            put(&as_text(description));
+        }
     }
     start::say_not_started(&failed);
     Ok(if descriptions.is_empty() { Exit::Failure } else { Exit::Success })

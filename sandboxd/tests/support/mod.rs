@@ -1,7 +1,18 @@
 //! Neighbours for tests: a provider that runs nothing, a broker that answers from a table, and a plain HTTP client.
 
-#![allow(dead_code, unreachable_pub, missing_debug_implementations, reason = "shared by test files, each of which uses a part")]
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::indexing_slicing, reason = "helpers of tests may panic like the tests themselves")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_debug_implementations,
+    reason = "shared by test files, each of which uses a part"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may panic like the tests themselves"
+)]
 
 mod host;
 
@@ -157,7 +168,11 @@ impl Sandbox for FakeSandbox {
                 Act::Hang | Act::NoHost => {
                     tokio::time::sleep(self.timeout).await;
                     Ok(Outcome {
-                        steps: vec![StepOutcome { timed_out: true, exit_code: 124, ..StepOutcome::default() }],
+                        steps: vec![StepOutcome {
+                            timed_out: true,
+                            exit_code: 124,
+                            ..StepOutcome::default()
+                        }],
                         ending: Ending::TimedOut,
                         detail: String::new(),
                         artifacts: Vec::new(),
