@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::native::{NativeConfig, NativeProvider};
 use super::{CreateError, Provider};
 
 /// The kinds of boundary that this build knows, cheapest first.
@@ -40,9 +41,18 @@ pub struct RunLimits {
 
 /// Starts one provider: preflight, helpers, smoke test where it has one.
 pub fn start(kind: Kind, limits: &RunLimits) -> Result<Arc<dyn Provider>, CreateError> {
-    let _ = limits;
     match kind {
-        Kind::Wasm | Kind::Native => Err(CreateError::Host {
+        Kind::Native => {
+            let config = NativeConfig {
+                memory_mib: limits.memory_mib,
+                cpus: limits.cpus,
+                pids: limits.pids,
+                disk_mib: limits.disk_mib,
+                ..NativeConfig::default()
+            };
+            Ok(Arc::new(NativeProvider::start(config)?))
+        }
+        Kind::Wasm => Err(CreateError::Host {
             what: format!("the provider `{}` is not part of this build", kind.name()),
             help: "use another provider".into(),
         }),

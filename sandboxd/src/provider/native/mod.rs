@@ -8,8 +8,8 @@ mod outcome;
 mod sandbox;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
@@ -37,12 +37,30 @@ pub struct NativeProvider {
     /// Programs that run snippets: absolute in the guest.
     node: Option<PathBuf>,
     python: Option<PathBuf>,
-    link: Arc<Link>,
+    launcher: Mutex<LauncherState>,
     next_identity: AtomicU32,
 }
 
+/// The launcher is forked before there is a runtime and spoken with inside it.
+#[derive(Debug)]
+enum LauncherState {
+    Forked(Launcher),
+    Linked(Arc<Link>),
+    /// The runtime could not take it over.
+    Lost,
+}
+
 impl NativeProvider {
-    /// Looks at the host's tools (or the given root) and takes over the launcher. Needs a tokio runtime.
+    /// Forks the launcher and looks at the host's tools. Called while the process has one thread.
+    pub fn start(config: NativeConfig) -> Result<Self, CreateError> {
+        let launcher = Launcher::start().map_err(|source| CreateError::Step {
+            step: "fork the launcher (the process must have one thread)".into(),
+            source,
+        })?;
+        Self::new(config, launcher)
+    }
+
+    /// Looks at the host's tools (or the given root) and takes over the launcher. Needs no runtime yet.
     pub fn new(config: NativeConfig, launcher: Launcher) -> Result<Self, CreateError> {
         let view = match &config.root {
             Some(root) => View::of_folder(root),
@@ -53,10 +71,24 @@ impl NativeProvider {
             move |source| CreateError::Step { step, source }
         };
         let view = view.map_err(step("look at the tools for the guest"))?;
-        let link = Link::new(launcher).map_err(step("speak with the launcher"))?;
         let (node, python) = (view.find_program("node"), view.find_program("python3"));
         let next_identity = AtomicU32::new(std::process::id());
-        Ok(Self { config, view, node, python, link: Arc::new(link), next_identity })
+        let launcher = Mutex::new(LauncherState::Forked(launcher));
+        Ok(Self { config, view, node, python, launcher, next_identity })
+    }
+
+    /// The link to the launcher; made by the first run, inside the runtime that serves the runs.
+    fn link(&self) -> Result<Arc<Link>, CreateError> {
+        let mut state = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = match std::mem::replace(&mut *state, LauncherState::Lost) {
+            LauncherState::Linked(link) => Ok(link),
+            LauncherState::Forked(launcher) => Link::new(launcher).map(Arc::new),
+            LauncherState::Lost => Err(std::io::Error::from(std::io::ErrorKind::NotConnected)),
+        };
+        let link =
+            link.map_err(|source| CreateError::Step { step: "speak with the launcher".into(), source })?;
+        *state = LauncherState::Linked(Arc::clone(&link));
+        Ok(link)
     }
 
     fn boundary(&self, plan: &Plan) -> Boundary {
@@ -126,8 +158,7 @@ impl Provider for NativeProvider {
             let boundary = self.boundary(plan);
             let interpreter = self.node.as_ref().map(|node| node.display().to_string());
             let sandbox =
-                NativeSandbox::create(Arc::clone(&self.link), boundary, plan.job.clone(), interpreter)
-                    .await?;
+                NativeSandbox::create(self.link()?, boundary, plan.job.clone(), interpreter).await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
