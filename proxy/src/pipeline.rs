@@ -16,7 +16,7 @@ use crate::forward;
 use crate::record::{Draft, Kind};
 use crate::request::head::Form;
 use crate::request::{Body, Length, Name, RequestHead, Version};
-use crate::respond::Sink;
+use crate::respond::{Guarded, Sink};
 use crate::run::RunContext;
 
 /// Who is speaking, and through which door.
@@ -129,12 +129,20 @@ async fn decide_and_forward<B: Body, S: Sink>(
     if let Some(material) = &material {
         // SECURITY: before injection (ATTACKS B32, C09).
         head.drop_guest_credentials(material.header_name());
+        head.ask_for_readable_answers();
     }
     let slot = client.broker.recorder.reserve()?;
     draft.note(|outcome| outcome.slot = Some(slot));
     let plan = forward::Plan { client, api: &api, route: &route, grant, material: material.as_deref() };
-    let after = forward::forward(plan, permit, draft, head, body, sink).await?;
-    Ok((after, in_flight))
+    let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
+    let mut guarded = Guarded::new(sink, scrubber);
+    let after = forward::forward(plan, permit, draft, head, body, &mut guarded).await;
+    let found = guarded.found();
+    draft.note(|outcome| {
+        outcome.stripped.extend(found.secret.then_some("secret_in_answer"));
+        outcome.stripped.extend(found.token.then_some("token_in_answer"));
+    });
+    Ok((after?, in_flight))
 }
 
 /// The one place that everything agrees on: CONNECT or synthetic address = SNI = Host = what is dialled and verified.

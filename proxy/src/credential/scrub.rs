@@ -87,7 +87,7 @@ impl Scrubber {
     }
 
     /// Length of the longest suffix that is the beginning of some form.
-    fn open_end(&self, bytes: &[u8]) -> usize {
+    pub fn open_end(&self, bytes: &[u8]) -> usize {
         let most = bytes.len().min(self.longest.saturating_sub(1));
         let tail = bytes.get(bytes.len() - most..).unwrap_or_default();
         let begins = |suffix: &[u8]| {

@@ -48,6 +48,16 @@ impl Fields {
         self.text.len()
     }
 
+    /// All names and values, one after the other, for a search.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Changes names and values without changing their lengths. What `change` leaves must be fit for names and values.
+    pub fn change_text(&mut self, change: impl FnOnce(&mut [u8])) {
+        change(&mut self.text);
+    }
+
     /// Values of all fields of this name, whatever its case.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.iter().filter(move |(other, _)| other.eq_ignore_ascii_case(name)).map(|(_, value)| value)

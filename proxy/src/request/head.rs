@@ -361,6 +361,23 @@ impl RequestHead {
         }
     }
 
+    /// For an API with a credential: what comes back must be readable, or the secret could not be found in it. No
+    /// coding (ATTACKS C03), no part of a body that would cut the secret in two (`Range`), no compressed messages.
+    pub fn ask_for_readable_answers(&mut self) {
+        const HIDING: [&str; 6] = [
+            "accept-encoding",
+            "range",
+            "if-range",
+            "grpc-accept-encoding",
+            "sec-websocket-extensions",
+            "a-im",
+        ];
+        self.fields.retain(|name, _| !HIDING.iter().any(|hiding| hiding.eq_ignore_ascii_case(name)));
+        if self.websocket.is_none() {
+            self.fields.push("accept-encoding", b"identity");
+        }
+    }
+
     /// True while a credential field of the guest is still in `fields`.
     pub fn has_guest_credential_left(&self) -> bool {
         self.has_guest_credential && self.fields.iter().any(|(name, _)| role(name) == Role::GuestCredential)

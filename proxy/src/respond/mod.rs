@@ -6,8 +6,11 @@ use crate::error::Stop;
 use crate::record::RequestId;
 use crate::request::{Fields, Length};
 
+mod guarded;
 mod refusal;
+mod tokens;
 
+pub use guarded::{Found, Guarded};
 pub use refusal::{Refused, refused};
 
 /// The head of a response to a guest.
