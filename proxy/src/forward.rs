@@ -8,7 +8,7 @@ use std::task::Poll;
 use freeboard_policy::{ApiView, GrantView, Permit, Reason, Route};
 use tokio::time::timeout;
 
-use crate::credential::Material;
+use crate::credential::{Material, Scrubber};
 use crate::decide::budget::InFlight;
 use crate::error::Stop;
 use crate::http1::body::{BodyError, Reader};
@@ -120,7 +120,10 @@ enum GuestSide {
 
 fn finish(plan: &Plan<'_>, mut connection: Box<Connection>, done: Done) -> After {
     match done.guest {
-        GuestSide::Websocket => return After::Websocket(Box::new(Switched { connection, held: None })),
+        GuestSide::Websocket => {
+            let scrubber = plan.material.map(|material| std::sync::Arc::clone(&material.scrubber));
+            return After::Websocket(Box::new(Switched { connection, scrubber, held: None }));
+        }
         _ if done.reusable && connection.input.is_empty() => {
             connection.input.release();
             plan.client.run.pool.put(plan.key(), connection);
@@ -134,6 +137,8 @@ fn finish(plan: &Plan<'_>, mut connection: Box<Connection>, done: Done) -> After
 #[derive(Debug)]
 pub struct Switched {
     pub connection: Box<Connection>,
+    /// Masks the credential in what the upstream sends.
+    pub scrubber: Option<std::sync::Arc<Scrubber>>,
     /// The record, which ends with the websocket, and the place in the budget that it takes until then.
     pub held: Option<(Draft, InFlight)>,
 }

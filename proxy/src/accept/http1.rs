@@ -113,7 +113,8 @@ async fn serve_head(
             let connection = &mut switched.connection;
             let counted = Counted::default();
             let upstream = Side { stream: &connection.stream, input: &mut connection.input };
-            let result = relay(Side { stream, input }, upstream, &counted).await;
+            let scrubber = switched.scrubber.as_deref();
+            let result = relay(Side { stream, input }, upstream, scrubber, &counted).await;
             if let Some((mut draft, _in_flight)) = switched.held.take() {
                 draft.note(|outcome| {
                     outcome.request_bytes = counted.to_upstream.into_inner();

@@ -20,6 +20,12 @@ impl Input {
         self.buffer.as_deref().and_then(|buffer| buffer.get(self.start..self.end)).unwrap_or_default()
     }
 
+    /// The bytes that are here, to be changed in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let here = self.start..self.end;
+        self.buffer.as_deref_mut().and_then(|buffer| buffer.get_mut(here)).unwrap_or_default()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.start == self.end
     }

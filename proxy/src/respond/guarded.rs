@@ -26,6 +26,7 @@ pub struct Guarded<'a, S> {
 struct Inspector {
     scrubber: Arc<Scrubber>,
     tokens: Option<TokenMask>,
+    messages: Option<GrpcMessages>,
     /// The end of the last piece, which could be the beginning of a secret.
     held: Vec<u8>,
     clean: Vec<u8>,
@@ -44,6 +45,7 @@ impl<'a, S: Sink> Guarded<'a, S> {
         let inspector = scrubber.map(|scrubber| Inspector {
             scrubber,
             tokens: None,
+            messages: None,
             held: Vec::new(),
             clean: Vec::new(),
             found: Found::default(),
@@ -65,7 +67,9 @@ impl<S: Sink> Sink for Guarded<'_, S> {
     async fn begin(&mut self, head: &ResponseHead, first: &[u8], last: bool) -> Result<(), Stop> {
         let Some(inspector) = &mut self.inspector else { return self.inner.begin(head, first, last).await };
         check_readable(head)?;
-        inspector.tokens = TokenMask::for_type(head.fields.first("content-type"));
+        let kind = head.fields.first("content-type");
+        inspector.tokens = TokenMask::for_type(kind);
+        inspector.messages = kind.is_some_and(|kind| kind.starts_with(b"application/grpc")).then(Default::default);
         let masked = inspector.head(head);
         let first = inspector.piece(first, last);
         self.inner.begin(masked.as_ref().unwrap_or(head), first, last).await
@@ -147,6 +151,8 @@ impl Inspector {
 
     /// The part of the body that may go out now.
     fn piece<'b>(&'b mut self, bytes: &'b [u8], last: bool) -> &'b [u8] {
+        // A message that is complete goes out: the next one may come only in answer to it.
+        let last = last || self.messages.as_mut().is_some_and(|messages| messages.end_with(bytes));
         let untouched = self.held.is_empty()
             && self.tokens.is_none()
             && !self.scrubber.contains(bytes)
@@ -166,6 +172,39 @@ impl Inspector {
             self.found.token |= tokens.mask(&mut self.clean);
         }
         &self.clean
+    }
+}
+
+/// Where messages end: five bytes of flag and length in front of each (gRPC over HTTP/2).
+#[derive(Debug, Default)]
+struct GrpcMessages {
+    prefix: [u8; 5],
+    have: usize,
+    left: usize,
+}
+
+impl GrpcMessages {
+    /// Follows the next bytes; true when they end where a message ends.
+    fn end_with(&mut self, mut bytes: &[u8]) -> bool {
+        while let Some((first, rest)) = bytes.split_first() {
+            if self.left > 0 {
+                let skipped = self.left.min(bytes.len());
+                self.left -= skipped;
+                bytes = bytes.get(skipped..).unwrap_or_default();
+                continue;
+            }
+            if let Some(place) = self.prefix.get_mut(self.have) {
+                *place = *first;
+            }
+            self.have += 1;
+            bytes = rest;
+            if self.have == self.prefix.len() {
+                let [_, a, b, c, d] = self.prefix;
+                self.left = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+                self.have = 0;
+            }
+        }
+        self.left == 0 && self.have == 0
     }
 }
 
@@ -306,6 +345,23 @@ mod tests {
         let gzip = head(&[("content-encoding", "gzip")], Length::Unknown);
         assert!(guarded.begin(&gzip, SECRET.as_bytes(), true).await.is_ok());
         assert_eq!(guest.body(), SECRET);
+    }
+
+    /// H14: a message of a stream goes out whole, also when it ends in what could begin a secret.
+    #[tokio::test]
+    async fn h14_does_not_hold_grpc_messages_back() {
+        let mut guest = Guest::default();
+        let mut guarded = Guarded::new(&mut guest, scrubber());
+        let kind = [("content-type", "application/grpc+proto")];
+        guarded.begin(&head(&kind, Length::Unknown), b"", false).await.unwrap();
+        guarded.data(b"\0\0\0\0\x03abs\0\0\0\0\x06").await.unwrap();
+        guarded.data(b"abcs3c").await.unwrap();
+        let echo = format!("\0\0\0\0\x17{SECRET}");
+        guarded.data(&echo.as_bytes()[..20]).await.unwrap();
+        guarded.data(&echo.as_bytes()[20..]).await.unwrap();
+        assert_eq!(guest.pieces[1], b"\0\0\0\0\x03abs\0\0\0\0\x06");
+        assert_eq!(guest.pieces[2], b"abcs3c");
+        assert_eq!(guest.pieces[3..].concat(), format!("\0\0\0\0\x17{}", "*".repeat(23)).as_bytes());
     }
 
     /// C22: tokens that an upstream hands out stay with the broker.

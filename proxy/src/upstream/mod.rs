@@ -3,6 +3,7 @@
 pub mod answer;
 pub mod check;
 pub mod dial;
+mod frames;
 pub mod pool;
 pub mod resolve;
 pub mod send;

@@ -8,6 +8,8 @@ use freeboard_policy::Reason;
 use sha1::{Digest, Sha1};
 
 use super::answer::AnswerHead;
+use super::frames::FrameScrubber;
+use crate::credential::Scrubber;
 use crate::error::Stop;
 use crate::http1::{Input, Stream};
 use crate::limits;
@@ -50,9 +52,15 @@ impl Counted {
 ///
 /// # Errors
 /// `client_closed`, `upstream_unreachable` or `upstream_timeout`: the ordinary endings are `Ok`.
-pub async fn relay(guest: Side<'_>, upstream: Side<'_>, counted: &Counted) -> Result<(), Stop> {
-    let to_upstream = pump(guest.stream, guest.input, upstream.stream, &counted.to_upstream, counted);
-    let to_guest = pump(upstream.stream, upstream.input, guest.stream, &counted.to_guest, counted);
+pub async fn relay(
+    guest: Side<'_>,
+    upstream: Side<'_>,
+    scrubber: Option<&Scrubber>,
+    counted: &Counted,
+) -> Result<(), Stop> {
+    let frames = scrubber.map(FrameScrubber::new);
+    let to_upstream = pump(guest.stream, guest.input, upstream.stream, None, &counted.to_upstream, counted);
+    let to_guest = pump(upstream.stream, upstream.input, guest.stream, frames, &counted.to_guest, counted);
     match tokio::join!(to_upstream, to_guest) {
         (Ok(()), Ok(())) => Ok(()),
         (Err(Moved::TimedOut), Err(Moved::TimedOut)) => {
@@ -72,10 +80,11 @@ async fn pump(
     from: &Stream,
     input: &mut Input,
     to: &Stream,
+    mut frames: Option<FrameScrubber<'_>>,
     moved: &AtomicU64,
     counted: &Counted,
 ) -> Result<(), Moved> {
-    let result = pump_until_end(from, input, to, moved, counted).await;
+    let result = pump_until_end(from, input, to, frames.as_mut(), moved, counted).await;
     // Half-close: the other direction may still have something to say.
     to.shutdown(limits::LINGER_TIMEOUT).await;
     result
@@ -85,16 +94,20 @@ async fn pump_until_end(
     from: &Stream,
     input: &mut Input,
     to: &Stream,
+    mut frames: Option<&mut FrameScrubber<'_>>,
     moved: &AtomicU64,
     counted: &Counted,
 ) -> Result<(), Moved> {
     loop {
-        let here = input.bytes().len();
-        if here > 0 {
-            let sent = to.write_all(input.bytes(), limits::CLIENT_WRITE_TIMEOUT).await;
-            sent.map_err(|_| Moved::Failed)?;
-            moved.fetch_add(here as u64, Ordering::Relaxed);
-            input.consume(here);
+        let ready = match &mut frames {
+            Some(frames) => frames.mask(input.bytes_mut()),
+            None => input.bytes().len(),
+        };
+        if ready > 0 {
+            let bytes = input.bytes().get(..ready).unwrap_or_default();
+            to.write_all(bytes, limits::CLIENT_WRITE_TIMEOUT).await.map_err(|_| Moved::Failed)?;
+            moved.fetch_add(ready as u64, Ordering::Relaxed);
+            input.consume(ready);
         }
         let before = counted.total();
         let fill = input.fill(from, limits::BUFFER_BYTES);
