@@ -69,7 +69,8 @@ impl<S: Sink> Sink for Guarded<'_, S> {
         check_readable(head)?;
         let kind = head.fields.first("content-type");
         inspector.tokens = TokenMask::for_type(kind);
-        inspector.messages = kind.is_some_and(|kind| kind.starts_with(b"application/grpc")).then(Default::default);
+        inspector.messages =
+            kind.is_some_and(|kind| kind.starts_with(b"application/grpc")).then(Default::default);
         let masked = inspector.head(head);
         let first = inspector.piece(first, last);
         self.inner.begin(masked.as_ref().unwrap_or(head), first, last).await
@@ -267,7 +268,14 @@ mod tests {
         for (name, value) in fields {
             list.push(name, value.as_bytes());
         }
-        ResponseHead { status: 200, fields: list, length, declared: None, close: false, websocket_accept: None }
+        ResponseHead {
+            status: 200,
+            fields: list,
+            length,
+            declared: None,
+            close: false,
+            websocket_accept: None,
+        }
     }
 
     /// C05, C36: head and trailers are searched like the body.
@@ -286,7 +294,10 @@ mod tests {
         guarded.end(Some(&trailers)).await.unwrap();
         assert_eq!(guarded.found(), Found { secret: true, token: false });
         let (_, fields) = guest.head.unwrap();
-        assert_eq!(fields.first("location"), Some(&b"https://pub.test/next?key=***********************&x=1"[..]));
+        assert_eq!(
+            fields.first("location"),
+            Some(&b"https://pub.test/next?key=***********************&x=1"[..])
+        );
         assert_eq!(fields.first("x-ordinary"), Some(&b"stays"[..]));
         assert_eq!(guest.trailers.unwrap().first("x-trailer"), Some(&b"***********************"[..]));
     }
@@ -314,7 +325,10 @@ mod tests {
     async fn h22_does_not_hold_events_back() {
         let mut guest = Guest::default();
         let mut guarded = Guarded::new(&mut guest, scrubber());
-        guarded.begin(&head(&[("content-type", "text/event-stream")], Length::Unknown), b"", false).await.unwrap();
+        guarded
+            .begin(&head(&[("content-type", "text/event-stream")], Length::Unknown), b"", false)
+            .await
+            .unwrap();
         guarded.data(b"data: 1\n\n").await.unwrap();
         guarded.data(b"data: 2\n\n").await.unwrap();
         assert_eq!(guest.pieces[1..], [b"data: 1\n\n".to_vec(), b"data: 2\n\n".to_vec()]);

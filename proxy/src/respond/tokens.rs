@@ -186,7 +186,8 @@ mod tests {
 
     #[test]
     fn c22_masks_form_encoded_answers() {
-        let (body, expected) = ("access_token=gho_1&scope=repo&id_token=", "access_token=*****&scope=repo&id_token=");
+        let (body, expected) =
+            ("access_token=gho_1&scope=repo&id_token=", "access_token=*****&scope=repo&id_token=");
         for size in 1..=body.len() {
             assert_eq!(mask("application/x-www-form-urlencoded", body, size), expected);
         }

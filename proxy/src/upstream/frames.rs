@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn c01_masks_a_secret_inside_frames_and_keeps_the_framing() {
-        let echo = |text: &str| [frame(b"hello"), frame(text.as_bytes()), frame(&vec![b's'; 300]), vec![0x88, 0]];
+        let echo =
+            |text: &str| [frame(b"hello"), frame(text.as_bytes()), frame(&vec![b's'; 300]), vec![0x88, 0]];
         let sent = echo(&format!("Bearer {SECRET} and s3cr")).concat();
         let expected = echo(&format!("Bearer {} and s3cr", "*".repeat(SECRET.len()))).concat();
         for size in 1..sent.len() {
