@@ -168,7 +168,10 @@ impl Launcher {
             Err(refusal) => return Err(noted(link.as_ref(), &order, chosen.floor, refusal).await.into()),
         };
         let gate = match &link {
-            Some(link) => Some(open_gate(link, &plan.job, &evidence, sandbox.as_mut()).await?),
+            Some(link) => match open_gate(link, &plan.job, &evidence, sandbox.as_mut()).await {
+                Ok(gate) => Some(gate),
+                Err(refusal) => return Err(noted(Some(link), &order, chosen.floor, refusal).await.into()),
+            },
             None => None,
         };
 
@@ -320,11 +323,12 @@ async fn close_gate(gate: Option<Gate>, run: &str) -> Option<Trace> {
     }
 }
 
-/// Puts a refusal that is about isolation or grants into the audit log, and gives it back. That the log cannot be
+/// Puts a refusal that is about isolation, grants or the broker's own decision into the audit log, and gives it back. That the log cannot be
 /// written changes nothing: nothing ran either way.
 async fn noted(link: Option<&Link>, order: &Order, floor: Option<Tier>, refusal: Refusal) -> Refusal {
     let (reason, floor, tier) = match &refusal {
         Refusal::Grant => (Reason::GrantNotAvailable, floor, None),
+        Refusal::Broker(BrokerError::Refused { reason, .. }) => (*reason, floor, None),
         Refusal::Unplaced(Unplaced::TooWeak { needed, best }) => {
             (Reason::InsufficientIsolation, Some(*needed), Some(*best))
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use freeboard_control::Trace;
-use freeboard_policy::Tier;
+use freeboard_policy::{Fault, Tier};
 use freeboard_wire::check;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::start::{self, NotStarted};
 use super::{Exit, report, say};
 use crate::config::{Config, Flags};
+use crate::control_client::BrokerError;
 use crate::job::{Ending, JobFile, NoSink, OutputSink, Payload};
 use crate::launch::{Launcher, Order, Ran, Refusal, RunError, millis, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, CLI_OUTPUT_BYTES, MAX_PROGRAM_BYTES};
@@ -291,6 +292,11 @@ fn exit_of_error(error: &RunError) -> Exit {
     match error {
         RunError::Failed(_) => Exit::Lost,
         RunError::Refused(refusal) => match refusal {
+            Refusal::Broker(BrokerError::Refused { reason, .. })
+                if matches!(reason.fault(), Fault::Policy | Fault::Client) =>
+            {
+                Exit::Refused
+            }
             Refusal::Grant
             | Refusal::Measured { .. }
             | Refusal::Software

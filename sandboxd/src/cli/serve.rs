@@ -1,5 +1,7 @@
 //! `sandboxd serve`: everything that may fail is tried before the first request is taken.
 
+use std::fs::File;
+use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -26,6 +28,9 @@ pub(super) struct Arguments {
     /// Print the configuration that holds, each value with where it came from, and end
     #[arg(long)]
     print_config: bool,
+    /// Write `ready ADDRESS` and a line feed to this file descriptor once requests are served, and close it
+    #[arg(long, value_name = "FD")]
+    ready_fd: Option<u32>,
     /// Let everybody on this host run code, without a token and without grants
     #[arg(long)]
     danger_without_tokens: bool,
@@ -44,6 +49,8 @@ enum ServeFailure {
     },
     #[error("no provider here reaches the floor `{floor}`")]
     Floor { floor: Tier },
+    #[error("file descriptor {0} of --ready-fd cannot be written")]
+    ReadyFd(u32, #[source] std::io::Error),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -62,10 +69,11 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     super::log("info");
+    let ready = arguments.ready_fd.map(ready_file).transpose()?;
     let doorkeeper = doorkeeper(&arguments, &config)?;
     let launcher = launcher(&config)?;
     let app = Arc::new(App { launcher, doorkeeper });
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(app, &config))?;
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(app, &config, ready))?;
     Ok(Exit::Success)
 }
 
@@ -100,7 +108,14 @@ fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
     }
 }
 
-async fn run(app: Arc<App>, config: &Config) -> Result<(), Failure> {
+/// Opens the descriptor by its name, so that no raw descriptor is taken over unchecked.
+fn ready_file(descriptor: u32) -> Result<File, ServeFailure> {
+    let path = format!("/proc/self/fd/{descriptor}");
+    let opened = std::fs::OpenOptions::new().write(true).open(path);
+    opened.map_err(|source| ServeFailure::ReadyFd(descriptor, source))
+}
+
+async fn run(app: Arc<App>, config: &Config, ready: Option<File>) -> Result<(), Failure> {
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
@@ -108,6 +123,10 @@ async fn run(app: Arc<App>, config: &Config) -> Result<(), Failure> {
     let stop = Signals::new()?;
     let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
     tracing::info!(broker = ?config.broker.value, "serving on http://{address}");
+    if let Some(mut ready) = ready {
+        // Nobody waits any more when it cannot be written.
+        let _ = writeln!(ready, "ready {address}");
+    }
     let served = serve(app, listener, stop.wait()).await;
     reload.abort();
     served?;
