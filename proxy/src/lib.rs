@@ -51,3 +51,6 @@ pub mod control_server;
 pub mod reload;
 pub mod shutdown;
 pub mod tasks;
+
+#[cfg(test)]
+mod testing;

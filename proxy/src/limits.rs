@@ -169,3 +169,30 @@ pub const DNS_TCP_IDLE: Duration = Duration::from_secs(10);
 pub const DNS_QUERIES_PER_SECOND: u32 = 1_000;
 /// Refused names of one run that are recorded by name. Further ones are counted together (ATTACKS D04, E23).
 pub const REFUSED_NAMES_TOLD_APART: usize = 1_024;
+
+/// Streams of one HTTP/2 connection at once (RFC 9113 6.5.2 recommends at least 100). More are refused by the protocol.
+pub const STREAMS_PER_CONNECTION: u32 = 100;
+/// Bytes of a request body that a guest may send ahead on one stream.
+pub const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same for all streams of a connection together.
+pub const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of a response that wait on one stream for a guest that reads slowly, however wide its window (ATTACKS E32).
+/// At the limit the upstream is not read any further.
+pub const STREAM_SEND_BUFFER_BYTES: usize = 64 << 10;
+/// Streams that were reset before we looked at them (ATTACKS E04). At the limit: GOAWAY, ENHANCE_YOUR_CALM.
+pub const PENDING_RESETS: usize = 20;
+/// Stream errors that one connection may cause. At the limit: GOAWAY, ENHANCE_YOUR_CALM.
+pub const STREAM_ERRORS_PER_CONNECTION: usize = 256;
+/// Requests that one connection may cancel (ATTACKS E04). At the limit: GOAWAY, ENHANCE_YOUR_CALM.
+pub const RESETS_PER_CONNECTION: u32 = 256;
+/// Bytes that an HTTP/2 connection may send before they have to bring something about: its window and a MiB of control
+/// frames (ATTACKS E08). At the limit: closed.
+pub const CONTROL_BYTES_AHEAD: u64 = 2 << 20;
+/// What a request adds to that: a head of the largest size and its frames.
+pub const CONTROL_BYTES_PER_STREAM: u64 = 80 << 10;
+/// What each piece of a response adds: the guest's window updates for it.
+pub const CONTROL_BYTES_PER_PIECE: u64 = 64;
+/// And one for so many bytes of a response.
+pub const CONTROL_BYTES_SHARE: u64 = 64;
+/// Empty DATA frames in a row (ATTACKS E08). At the limit: the request is malformed.
+pub const EMPTY_FRAMES_PER_READ: u32 = 64;

@@ -72,6 +72,7 @@ pub async fn exchange<B: Body, S: Sink>(
 ) -> After {
     let snapshot = client.broker.snapshot();
     let mut draft = draft(client, &snapshot, head.version, started);
+    draft.watch(sink.left());
     draft.note(|outcome| {
         outcome.method = head.method.as_ref().into();
         outcome.host = head.place.name.to_string().into();

@@ -24,6 +24,7 @@ use tunnel::Wanted;
 
 mod explicit;
 pub mod http1;
+pub mod http2;
 mod proxy;
 mod streams;
 mod transparent;

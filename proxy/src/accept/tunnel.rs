@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use freeboard_policy::{Host, Reason};
+use tokio_rustls::server::TlsStream;
 
 use super::http1::{Guest, serve};
+use super::http2;
 use crate::broker::Moment;
 use crate::decide;
 use crate::error::Stop;
@@ -42,7 +43,13 @@ pub async fn serve_tls(client: &Client, wanted: Wanted, socket: Socket, started:
         Ok(opened) => opened,
         Err(stop) => return record(client, Kind::Tls, &wanted, started, &stop),
     };
-    serve(client, &Lead::Tunnel(origin), Guest::from(stream)).await;
+    let lead = Lead::Tunnel(origin);
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        // Boxed: most connections speak HTTP/1.1 and need not carry this state.
+        Box::pin(http2::serve(client, lead, stream)).await;
+    } else {
+        serve(client, &lead, Guest::from(Stream::from(stream))).await;
+    }
 }
 
 async fn open(
@@ -50,7 +57,7 @@ async fn open(
     wanted: &Wanted,
     socket: Socket,
     started: Moment,
-) -> Result<(Origin, Stream), Stop> {
+) -> Result<(Origin, TlsStream<Socket>), Stop> {
     let hello = Hello::read(socket).await?;
     let decided = decide(client, wanted, &hello, started);
     let authority = &client.broker.authority;
@@ -74,8 +81,8 @@ async fn open(
             return Err(stop);
         }
     };
-    let stream = hello.complete(http1_only(&config?)).await?;
-    Ok((origin, Stream::from(stream)))
+    let stream = hello.complete(config?).await?;
+    Ok((origin, stream))
 }
 
 enum Decided {
@@ -114,13 +121,6 @@ fn decide(client: &Client, wanted: &Wanted, hello: &Hello, now: Moment) -> Decid
             }
         }
     }
-}
-
-/// Without HTTP/2 to serve, it is not offered.
-fn http1_only(config: &Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
-    let mut config = rustls::ServerConfig::clone(config);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Arc::new(config)
 }
 
 /// Records what never became a request.

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use freeboard_policy::{Fault, Reason};
 
@@ -17,6 +18,8 @@ pub struct Draft {
     outcome: Option<Box<Outcome>>,
     broker: Arc<Broker>,
     started: Moment,
+    /// The guest has cancelled: that is why an unfinished draft ends.
+    left: Option<Arc<AtomicBool>>,
 }
 
 impl Draft {
@@ -59,7 +62,12 @@ impl Draft {
             stripped: smallvec::SmallVec::new(),
             slot: None,
         };
-        Self { outcome: Some(Box::new(outcome)), broker: Arc::clone(broker), started }
+        Self { outcome: Some(Box::new(outcome)), broker: Arc::clone(broker), started, left: None }
+    }
+
+    /// Looks at this when the draft is dropped unfinished.
+    pub fn watch(&mut self, left: Option<Arc<AtomicBool>>) {
+        self.left = left;
     }
 
     /// Notes facts as they become known.
@@ -106,7 +114,10 @@ impl Drop for Draft {
     fn drop(&mut self) {
         let Some(outcome) = &self.outcome else { return };
         let ended = outcome.run.as_ref().is_some_and(|run| run.ended.is_cancelled());
-        let reason = if ended {
+        let left = self.left.as_ref().is_some_and(|left| left.load(Ordering::Relaxed));
+        let reason = if left {
+            Reason::ClientClosed
+        } else if ended {
             Reason::RunEnded
         } else if self.broker.draining.is_cancelled() {
             Reason::ShuttingDown

@@ -98,6 +98,10 @@ impl<S: Sink> Sink for Guarded<'_, S> {
         self.inner.has_begun()
     }
 
+    fn left(&self) -> Option<Arc<std::sync::atomic::AtomicBool>> {
+        self.inner.left()
+    }
+
     async fn refuse(&mut self, stop: &Stop, id: RequestId, close: bool) -> Result<u16, Stop> {
         self.inner.refuse(stop, id, close).await
     }

@@ -1,6 +1,8 @@
 //! Answers to guests: the one table from cause to reply, and the sink that every protocol has for responses.
 
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::error::Stop;
 use crate::record::RequestId;
@@ -61,6 +63,11 @@ pub trait Sink: Send {
 
     /// True once a head was sent: a refusal has no place any more.
     fn has_begun(&self) -> bool;
+
+    /// Set once the guest has cancelled the exchange, where the protocol can tell: its record says so.
+    fn left(&self) -> Option<Arc<AtomicBool>> {
+        None
+    }
 
     /// Sends the answer for `stop`, where nothing was sent before.
     ///

@@ -1,0 +1,95 @@
+//! Holds a guest's bytes against what they bring about: a connection that sends control frames and nothing else is cut.
+//!
+//! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and empty frames cost the sender 9 to 21 bytes and us an answer each
+//! (ATTACKS E08). Requests and bodies earn room for them; a connection that has used up its room ends.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::limits::CONTROL_BYTES_AHEAD;
+
+/// Bytes that a connection may still send.
+#[derive(Debug)]
+pub(super) struct Allowance(AtomicU64);
+
+impl Default for Allowance {
+    fn default() -> Self {
+        Self(AtomicU64::new(CONTROL_BYTES_AHEAD))
+    }
+}
+
+impl Allowance {
+    /// More room, for something useful that the guest did. It does not pile up beyond twice what a connection starts
+    /// with.
+    pub(super) fn grant(&self, bytes: u64) {
+        let add = |left: u64| Some(left.saturating_add(bytes).min(2 * CONTROL_BYTES_AHEAD));
+        // The closure never declines.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    fn spend(&self, bytes: u64) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
+/// A stream whose reads are counted.
+#[derive(Debug)]
+pub(super) struct Metered<IO> {
+    stream: IO,
+    allowance: Arc<Allowance>,
+}
+
+impl<IO> Metered<IO> {
+    pub(super) fn new(stream: IO, allowance: Arc<Allowance>) -> Self {
+        Self { stream, allowance }
+    }
+}
+
+impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        let read = buffer.filled().len() - before;
+        if self.allowance.spend(read as u64) {
+            Poll::Ready(Ok(()))
+        } else {
+            let what = "the connection sends frames that bring nothing about";
+            Poll::Ready(Err(io::Error::new(io::ErrorKind::QuotaExceeded, what)))
+        }
+    }
+}
+
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Metered<IO> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
