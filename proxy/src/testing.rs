@@ -108,7 +108,8 @@ where
     std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o600)).unwrap();
     let policy = policy(port, secret.to_str().unwrap());
     let loaded = Policy::load(&[SourceFile::new("policy.toml", policy)]);
-    let policy = loaded.unwrap_or_else(|problems| panic!("{}", freeboard_policy::render_all(&problems))).policy;
+    let policy =
+        loaded.unwrap_or_else(|problems| panic!("{}", freeboard_policy::render_all(&problems))).policy;
     let mut roots = RootCertStore::empty();
     roots.add(ca_certificate.der().clone()).unwrap();
     let here = vec![Ipv4Addr::LOCALHOST.into()];
@@ -226,7 +227,8 @@ pub(crate) async fn read_request(stream: &mut Stream, bytes: &mut Vec<u8>) -> Op
     let head = String::from_utf8_lossy(bytes.get(..end)?).into_owned();
     bytes.drain(..end);
     let lower = head.to_ascii_lowercase();
-    let length = lower.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+    let length =
+        lower.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
     let end = match length {
         Some(length) => fill_until(stream, bytes, |bytes| (bytes.len() >= length).then_some(length)).await?,
         None if lower.contains("transfer-encoding: chunked") => {

@@ -184,7 +184,9 @@ async fn one(
 async fn cancelled(respond: &Mutex<SendResponse<Frames>>, left: &AtomicBool) {
     poll_fn(|cx| match lock(respond).poll_reset(cx) {
         Poll::Ready(Ok(_)) => Poll::Ready(()),
-        Poll::Ready(Err(error)) if error.is_io() || error.is_go_away() || error.is_remote() => Poll::Ready(()),
+        Poll::Ready(Err(error)) if error.is_io() || error.is_go_away() || error.is_remote() => {
+            Poll::Ready(())
+        }
         // After the head was sent this cannot be asked any more; from then on writing finds it out.
         Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
     })

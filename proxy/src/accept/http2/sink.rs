@@ -11,8 +11,8 @@ use h2::server::SendResponse;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use tokio::time::timeout;
 
-use super::{Frames, lock};
 use super::metered::Allowance;
+use super::{Frames, lock};
 use crate::error::Stop;
 use crate::limits;
 use crate::record::RequestId;
@@ -70,7 +70,8 @@ impl StreamSink {
     async fn send(&mut self, mut bytes: Bytes, last: bool) -> Result<(), Stop> {
         let Some(stream) = &mut self.body else { return Err(gone()) };
         // A guest opens its window as it reads.
-        self.allowance.grant(limits::CONTROL_BYTES_PER_PIECE + bytes.len() as u64 / limits::CONTROL_BYTES_SHARE);
+        self.allowance
+            .grant(limits::CONTROL_BYTES_PER_PIECE + bytes.len() as u64 / limits::CONTROL_BYTES_SHARE);
         while !bytes.is_empty() {
             stream.reserve_capacity(bytes.len());
             let room = timeout(limits::CLIENT_WRITE_TIMEOUT, poll_fn(|cx| stream.poll_capacity(cx))).await;
@@ -187,13 +188,13 @@ impl Sink for StreamSink {
 /// The gRPC status that fits an HTTP status of ours.
 const fn grpc_status(status: u16) -> u16 {
     match status {
-        400 | 413 | 417 | 421 | 431 => 3,  // INVALID_ARGUMENT
-        401 | 407 => 16,                   // UNAUTHENTICATED
-        403 => 7,                          // PERMISSION_DENIED
-        408 | 504 => 4,                    // DEADLINE_EXCEEDED
-        429 => 8,                          // RESOURCE_EXHAUSTED
-        500 => 13,                         // INTERNAL
-        _ => 14,                           // UNAVAILABLE
+        400 | 413 | 417 | 421 | 431 => 3, // INVALID_ARGUMENT
+        401 | 407 => 16,                  // UNAUTHENTICATED
+        403 => 7,                         // PERMISSION_DENIED
+        408 | 504 => 4,                   // DEADLINE_EXCEEDED
+        429 => 8,                         // RESOURCE_EXHAUSTED
+        500 => 13,                        // INTERNAL
+        _ => 14,                          // UNAVAILABLE
     }
 }
 

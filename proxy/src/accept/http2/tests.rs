@@ -43,7 +43,12 @@ async fn body(response: Response<h2::RecvStream>) -> (u16, http::HeaderMap, Stri
     (parts.status.as_u16(), parts.headers, String::from_utf8(bytes).unwrap(), trailers)
 }
 
-async fn get(lab: &Lab, sender: &SendRequest<Bytes>, host: &str, path: &str) -> (u16, http::HeaderMap, String) {
+async fn get(
+    lab: &Lab,
+    sender: &SendRequest<Bytes>,
+    host: &str,
+    path: &str,
+) -> (u16, http::HeaderMap, String) {
     let mut sender = sender.clone().ready().await.unwrap();
     let request = request(lab, Method::GET, host, path).body(()).unwrap();
     let (response, _) = sender.send_request(request, true).unwrap();
