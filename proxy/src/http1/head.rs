@@ -159,3 +159,6 @@ const fn describe(error: httparse::Error) -> &'static str {
         httparse::Error::Version => "the version is not HTTP/1.0 or HTTP/1.1",
     }
 }
+
+#[cfg(test)]
+mod tests;
