@@ -54,3 +54,5 @@ pub mod tasks;
 
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;

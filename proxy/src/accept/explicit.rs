@@ -24,7 +24,7 @@ use crate::respond::Sink;
 use crate::run::{Admitted, RunContext};
 
 /// Serves until the broker drains.
-pub async fn serve(listener: TcpListener, broker: Arc<Broker>) {
+pub(super) async fn serve(listener: TcpListener, broker: Arc<Broker>) {
     let Some(listener) = super::listener(listener) else { return };
     let draining = broker.draining.clone();
     let connections = Arc::new(tokio::sync::Semaphore::new(limits::EXPLICIT_CONNECTIONS));

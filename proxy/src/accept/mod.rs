@@ -22,6 +22,9 @@ use crate::run::RunContext;
 use http1::Guest;
 use tunnel::Wanted;
 
+#[cfg(test)]
+pub(crate) use proxy::serve_connection as proxy_connection;
+
 mod explicit;
 pub mod http1;
 pub mod http2;

@@ -16,7 +16,7 @@ use crate::request::{Name, Place, RequestHead};
 use crate::respond::Sink;
 
 /// Serves a connection whose run is known: the proxy door inside a gate, a stream of a run's worker.
-pub async fn serve_connection(client: &Client, mut guest: Guest) {
+pub(crate) async fn serve_connection(client: &Client, mut guest: Guest) {
     let draining = client.broker.draining.clone();
     loop {
         let Next::Head(started, head) = next(&client.broker, &draining, &mut guest).await else {
@@ -30,7 +30,7 @@ pub async fn serve_connection(client: &Client, mut guest: Guest) {
 }
 
 /// Serves one request to a proxy; gives the connection back when another may follow.
-pub async fn serve_head(
+pub(super) async fn serve_head(
     client: &Client,
     started: Moment,
     head: Result<RequestHead, Stop>,

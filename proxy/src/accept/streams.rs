@@ -12,14 +12,14 @@ use tokio::net::UnixStream;
 
 /// The broker's end of a `streams` door.
 #[derive(Debug)]
-pub struct Streams(AsyncFd<OwnedFd>);
+pub(super) struct Streams(AsyncFd<OwnedFd>);
 
 impl Streams {
     /// Takes the descriptor over.
     ///
     /// # Errors
     /// It is not a socket that can be waited for.
-    pub fn new(descriptor: OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&descriptor, true)?;
         Ok(Self(AsyncFd::new(descriptor)?))
     }
@@ -28,7 +28,7 @@ impl Streams {
     ///
     /// # Errors
     /// The socket failed.
-    pub async fn next(&self) -> io::Result<Option<UnixStream>> {
+    pub(super) async fn next(&self) -> io::Result<Option<UnixStream>> {
         loop {
             let (bytes, descriptor) =
                 self.0.async_io(tokio::io::Interest::READABLE, |socket| receive(socket)).await?;

@@ -18,7 +18,7 @@ use crate::record::Kind;
 const TLS_HANDSHAKE: u8 = 22;
 
 /// Serves one connection of a `tcp` door.
-pub async fn serve_connection(client: &Client, socket: TcpStream) {
+pub(super) async fn serve_connection(client: &Client, socket: TcpStream) {
     let started = client.broker.clock.now();
     let Ok(local) = socket.local_addr() else { return };
     let wanted = wanted(client, local);
@@ -49,7 +49,7 @@ pub async fn serve_connection(client: &Client, socket: TcpStream) {
 }
 
 /// The name that the dialled address was issued for, or the address itself.
-pub fn wanted(client: &Client, dialled: SocketAddr) -> Wanted {
+pub(super) fn wanted(client: &Client, dialled: SocketAddr) -> Wanted {
     let address = dialled.ip().to_canonical();
     match client.run.names.lookup(address) {
         Some(host) => Wanted::Name(host, dialled.port()),

@@ -1,0 +1,5 @@
+//! The path as a whole, in one process: a guest's bytes in, the upstream's recording and the run's trace out.
+
+mod lab;
+mod proxy;
+mod smuggling;
