@@ -52,7 +52,9 @@ pub(super) fn whole(seen: &[u8]) -> bool {
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse::<usize>().ok());
     match length {
         Some(length) => body.len() >= length,
-        None if head.contains("Transfer-Encoding: chunked") => body.ends_with("0\r\n\r\n"),
+        None if head.contains("Transfer-Encoding: chunked") => {
+            body.ends_with("\r\n\r\n") && (body.starts_with("0\r\n") || body.contains("\r\n0\r\n"))
+        }
         None => true,
     }
 }
