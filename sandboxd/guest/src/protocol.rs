@@ -19,7 +19,7 @@ pub enum Kind {
     File = 2,
     /// Daemon: run it.
     Go = 3,
-    /// Guest: the boundary stands, [`Ready`]; the gate's sockets come along.
+    /// Guest: the boundary stands, [`Ready`].
     Ready = 16,
     /// Guest: the boundary could not be built, [`SetupFailure`].
     Failed = 17,
@@ -33,10 +33,12 @@ pub enum Kind {
     Artifact = 22,
     /// Guest: [`Report`]. The last frame.
     Done = 23,
+    /// Guest, before `Ready`: [`Doors`]; the gate's sockets come along. The guest has closed its own when `Ready` comes.
+    Doors = 24,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Job,
         Self::File,
         Self::Go,
@@ -48,6 +50,7 @@ impl Kind {
         Self::StepEnds,
         Self::Artifact,
         Self::Done,
+        Self::Doors,
     ];
 
     pub fn from_byte(byte: u8) -> Option<Self> {
@@ -87,11 +90,15 @@ pub enum Program {
     Command { argv: Vec<String> },
 }
 
+/// What the descriptors that come along are for; the reader of the frame knows the words.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Doors {
+    pub doors: Vec<serde_json::Value>,
+}
+
 /// The boundary stands.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Ready {
-    /// What the descriptors that come along are for; the reader of the frame knows the words.
-    pub doors: Vec<serde_json::Value>,
     /// What only the inside can say: name, value, and whether it is as required.
     pub facts: Vec<(String, String, bool)>,
 }

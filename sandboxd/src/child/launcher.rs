@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, setsid, waitp
 use super::message::{FromLauncher, ToLauncher, receive, send};
 use super::setup::{self, Inheritance};
 use super::sys::{self, Cloned, Side};
-use crate::isolate::cgroup::{Group, Groups, Usage, group_name};
+use crate::isolate::cgroup::{Group, Groups, Usage, Version, group_name};
 use crate::isolate::{Boundary, namespaces};
 
 /// The daemon's end of a launcher. Dropping it ends every run.
@@ -176,8 +176,8 @@ impl State {
         let Cloned { pid, pidfd } = match side {
             Side::Parent(cloned) => cloned,
             Side::Child => {
-                let memory_by_group = unused.0.is_some();
-                sys::exit_now(setup::live(Inheritance { boundary, channel, go, memory_by_group }))
+                let by_group = unused.0.is_some();
+                sys::exit_now(setup::live(Inheritance { boundary, channel, go, by_group }))
             }
         };
         let run = Run { id, pid, pidfd, group: unused.0.take() };
@@ -222,15 +222,14 @@ fn start(run: &Run, identity: namespaces::Identity, hold: &OwnedFd) -> Result<()
     let at = |step: &'static str| move |error: io::Error| Failure { step, error };
     let pid = run.pid.as_raw_nonzero().get();
     identity.write_maps(pid).map_err(at("write the id maps"))?;
-    rustix::io::write(hold, &[1]).map_err(|error| at("let the child go on")(error.into()))?;
-    // Version 1 knows no way to be born in a group. The child meanwhile builds its mounts; the daemon measures only
-    // after this has been answered, and user code comes later still.
-    match &run.group {
-        Some(group) if group.version == crate::isolate::cgroup::Version::V1 => {
-            group.admit(pid).map_err(at("move the child into the control group"))
-        }
-        _ => Ok(()),
+    let word = |step| rustix::io::write(hold, &[1]).map_err(|error| at(step)(error.into()));
+    word("let the child go on")?;
+    // Version 1 knows no way to be born in a group. The child meanwhile builds its mounts.
+    if let Some(group) = run.group.as_ref().filter(|group| group.version == Version::V1) {
+        group.admit(pid).map_err(at("move the child into the control group"))?;
     }
+    word("let the child go on")?;
+    Ok(())
 }
 
 /// Waits for a child that ended or was killed, reads what its run used, removes its group.

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use freeboard_control::Door;
-use freeboard_guest::protocol::{Kind, Ready, SetupFailure, header, write_frame};
+use freeboard_guest::protocol::{Doors, Kind, Ready, SetupFailure, header, write_frame};
 use freeboard_guest::{Surroundings, run};
 use freeboard_netns::{CatchAll, DoorKind, Families, Form, GateSpec, Need, Place, Plan, Planned, Step};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -39,25 +39,19 @@ pub struct Inheritance {
     pub boundary: Boundary,
     /// To the daemon.
     pub channel: OwnedFd,
-    /// One byte comes when the launcher has written the id maps; the end comes when it could not.
+    /// A byte comes when the launcher has written the id maps, another when this process is in its control group; the end
+    /// comes when it could not.
     pub go: OwnedFd,
-    /// Memory is limited by a control group.
-    pub memory_by_group: bool,
+    /// The run has a control group.
+    pub by_group: bool,
 }
 
 /// The whole life of the child. Returns the exit code of the process.
 pub fn live(inheritance: Inheritance) -> i32 {
-    let Inheritance { boundary, channel, go, memory_by_group } = inheritance;
+    let Inheritance { boundary, channel, go, by_group } = inheritance;
     let mut channel = UnixStream::from(channel);
-    let surroundings = match build(&boundary, &channel, go, memory_by_group) {
-        Ok((surroundings, ready, doors)) => {
-            if send_ready(&channel, &ready, &doors).is_err() {
-                return 1;
-            }
-            // SECURITY: the gate's sockets are the broker's alone (test: f02_only_three_descriptors_are_inherited).
-            drop(doors);
-            surroundings
-        }
+    let surroundings = match build(&boundary, &mut channel, go, by_group) {
+        Ok(surroundings) => surroundings,
         Err(error) => {
             let failure = SetupFailure {
                 step: error.step,
@@ -72,42 +66,47 @@ pub fn live(inheritance: Inheritance) -> i32 {
     i32::from(run(channel, &surroundings).is_err())
 }
 
-type Built = (Surroundings, Ready, Vec<OwnedFd>);
-
 /// The steps in order. Later ones take away what earlier ones needed.
 fn build(
     boundary: &Boundary,
-    channel: &UnixStream,
+    channel: &mut UnixStream,
     go: OwnedFd,
-    memory_by_group: bool,
-) -> Result<Built, SetupError> {
+    by_group: bool,
+) -> Result<Surroundings, SetupError> {
     sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
-    wait_for_maps(go).map_err(at("wait for the id maps"))?;
+    wait_for(&go).map_err(at("wait for the id maps"))?;
     become_guest_user(boundary)?;
     setsid().map_err(at("start a session"))?;
     rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
     let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
+    // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
+    // (test: the_sockets_are_the_brokers_alone).
+    send_doors(channel, &doors, sockets).map_err(at("hand the gate's sockets over"))?;
     mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
-    privileges::set_rlimits(&boundary.limits, memory_by_group).map_err(at("set resource limits"))?;
+    own_control_groups(go)?;
+    privileges::set_rlimits(&boundary.limits, by_group).map_err(at("set resource limits"))?;
     privileges::drop_capabilities().map_err(at("drop capabilities"))?;
     let enforced = landlock::restrict().map_err(|error| at("landlock")(io::Error::other(error)))?;
     let work = open_work().map_err(at("open /work"))?;
     seccomp::install().map_err(at("install the system call filter"))?;
-    let landlock = match enforced {
-        landlock::Enforced::Fully => "enforced",
-        landlock::Enforced::Partly => "partly enforced by this kernel",
-        landlock::Enforced::Not => "not offered by this kernel",
-    };
-    let ready = Ready { doors, facts: vec![("landlock".into(), landlock.into(), true)] };
-    Ok((Surroundings { work }, ready, sockets))
+    send_ready(channel, enforced).map_err(at("say that the boundary stands"))?;
+    Ok(Surroundings { work })
 }
 
-fn wait_for_maps(go: OwnedFd) -> io::Result<()> {
-    match rustix::io::read(&go, &mut [0])? {
+/// Waits for the launcher's next word.
+fn wait_for(go: &OwnedFd) -> io::Result<()> {
+    match rustix::io::read(go, &mut [0])? {
         0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         _ => Ok(()),
     }
+}
+
+/// Takes a control group namespace, once this process is in the run's own group: its root is where one is at that
+/// moment, and paths above it are not shown.
+fn own_control_groups(go: OwnedFd) -> Result<(), SetupError> {
+    wait_for(&go).map_err(at("wait for the control group"))?;
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).map_err(at("take a control group namespace"))
 }
 
 /// Takes the run's user id, still with the capabilities of the new user namespace, and asks to die with the launcher.
@@ -194,11 +193,11 @@ fn open_work() -> io::Result<OwnedFd> {
     Ok(open("/work", flags, Mode::empty())?)
 }
 
-/// Sends `Ready` in one piece with the gate's sockets, and lets go of ours: from then on the broker holds them.
-fn send_ready(channel: &UnixStream, ready: &Ready, doors: &[OwnedFd]) -> io::Result<()> {
-    let body = serde_json::to_vec(ready)?;
-    let header = header(Kind::Ready, body.len())?;
-    let borrowed: Vec<_> = doors.iter().map(AsFd::as_fd).collect();
+/// Sends the gate's sockets and lets go of ours: from then on they are the broker's.
+fn send_doors(channel: &UnixStream, doors: &[serde_json::Value], sockets: Vec<OwnedFd>) -> io::Result<()> {
+    let body = serde_json::to_vec(&Doors { doors: doors.to_vec() })?;
+    let header = header(Kind::Doors, body.len())?;
+    let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DOORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !borrowed.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&borrowed)) {
@@ -208,4 +207,14 @@ fn send_ready(channel: &UnixStream, ready: &Ready, doors: &[OwnedFd]) -> io::Res
     let sent = sendmsg(channel, &parts, &mut ancillary, SendFlags::NOSIGNAL)?;
     // A few hundred bytes into an empty socket go in one piece.
     if sent == header.len() + body.len() { Ok(()) } else { Err(io::Error::from(io::ErrorKind::WriteZero)) }
+}
+
+fn send_ready(channel: &mut UnixStream, landlock: landlock::Enforced) -> io::Result<()> {
+    let landlock = match landlock {
+        landlock::Enforced::Fully => "enforced",
+        landlock::Enforced::Partly => "partly enforced by this kernel",
+        landlock::Enforced::Not => "not offered by this kernel",
+    };
+    let ready = Ready { facts: vec![("landlock".into(), landlock.into(), true)] };
+    write_frame(channel, Kind::Ready, &serde_json::to_vec(&ready)?)
 }

@@ -8,7 +8,7 @@ use freeboard_policy::Tier;
 
 use super::process::{Mount, Process, Status};
 use crate::isolate::cgroup::Group;
-use crate::isolate::{Boundary, namespaces};
+use crate::isolate::{Boundary, namespaces, privileges};
 
 /// What was planned for the run, to compare with.
 #[derive(Debug)]
@@ -161,7 +161,8 @@ fn descriptors(process: &Process, expected: &Expected<'_>, facts: &mut Facts) ->
 fn limits(process: &Process, expected: &Expected<'_>, facts: &mut Facts) -> io::Result<()> {
     let wanted = &expected.boundary.limits;
     let processes = process.limit("Max processes")?;
-    facts.add("rlimit_processes", &processes, processes.parse::<u64>().is_ok_and(|set| set <= wanted.pids));
+    let most = privileges::processes(wanted, expected.group.is_some());
+    facts.add("rlimit_processes", &processes, processes.parse::<u64>().is_ok_and(|set| set <= most));
     let Some(group) = expected.group else {
         facts.add("limits", "rlimits: memory per process, no processor quota", true);
         let data = process.limit("Max data size")?;

@@ -7,6 +7,7 @@ use std::ffi::CStr;
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use rustix::fs::CWD;
@@ -15,7 +16,7 @@ use rustix::mount::{
     move_mount, open_tree, unmount,
 };
 
-use super::view::{Source, View};
+use super::view::{Entry, Source, View};
 use super::{Boundary, Limits, etc, limits};
 use crate::child::sys::mount_setattr;
 
@@ -89,6 +90,8 @@ const MASKED_FOLDERS: [&str; 8] = ["acpi", "asound", "bus", "driver", "fs", "irq
 pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("make the mounts private"))?;
+    // Before the stage covers anything: a place of the view may be below it.
+    let places = take(&boundary.view)?;
     let size = tmpfs_options(limits::ROOT_BYTES, limits::ROOT_INODES, "0755");
     tmpfs(Path::new(STAGE), MountFlags::empty(), &size).map_err(at("mount the root"))?;
     std::env::set_current_dir(STAGE).map_err(at("enter the root"))?;
@@ -96,7 +99,7 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
         fs::create_dir_all(folder).map_err(at(format_args!("make /{folder}")))?;
     }
     etc::generate(boundary.identity, &boundary.ca_pem).map_err(at("generate /etc"))?;
-    show(&boundary.view)?;
+    show(places)?;
     devices()?;
     process_files()?;
     writable_places(&boundary.limits)?;
@@ -106,29 +109,48 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
     pivot()
 }
 
-/// Shows the host's places, read-only.
-fn show(view: &View) -> Result<(), MountError> {
-    for entry in &view.entries {
+/// A place of the view with its tree, detached from the host's.
+type Place<'a> = (&'a Entry, Option<OwnedFd>);
+
+/// Takes a read-only tree of each place of the host.
+fn take(view: &View) -> Result<Vec<Place<'_>>, MountError> {
+    let tree = |entry: &Entry| match &entry.source {
+        Source::Link(_) => Ok(None),
+        Source::Folder(folder) => tree(folder, READ_ONLY | NO_SUID | NO_DEV).map(Some),
+        Source::File(file) => tree(file, READ_ONLY | NO_SUID | NO_DEV | NO_EXEC).map(Some),
+    };
+    view.entries
+        .iter()
+        .map(|entry| match tree(entry) {
+            Ok(tree) => Ok((entry, tree)),
+            Err(error) => Err(at(format_args!("take /{} from the host", entry.place.display()))(error)),
+        })
+        .collect()
+}
+
+/// Puts the places of the view into the new root.
+fn show(places: Vec<Place<'_>>) -> Result<(), MountError> {
+    for (entry, tree) in places {
         let place = entry.place.as_path();
-        let failed = || format!("show /{}", place.display());
-        if let Some(above) = place.parent() {
-            fs::create_dir_all(above).map_err(at(failed()))?;
-        }
-        match &entry.source {
-            Source::Link(target) => {
-                std::os::unix::fs::symlink(target, place).map_err(at(failed()))?;
-            }
-            Source::Folder(folder) => {
-                fs::create_dir_all(place).map_err(at(failed()))?;
-                bind(folder, place, READ_ONLY | NO_SUID | NO_DEV).map_err(at(failed()))?;
-            }
-            Source::File(file) => {
-                fs::File::create(place).map_err(at(failed()))?;
-                bind(file, place, READ_ONLY | NO_SUID | NO_DEV | NO_EXEC).map_err(at(failed()))?;
-            }
-        }
+        put(entry, tree).map_err(at(format_args!("show /{}", place.display())))?;
     }
     Ok(())
+}
+
+fn put(entry: &Entry, tree: Option<OwnedFd>) -> io::Result<()> {
+    let place = entry.place.as_path();
+    if let Some(above) = place.parent() {
+        fs::create_dir_all(above)?;
+    }
+    match &entry.source {
+        Source::Link(target) => return std::os::unix::fs::symlink(target, place),
+        Source::Folder(_) => fs::create_dir_all(place)?,
+        Source::File(_) => drop(fs::File::create(place)?),
+    }
+    match tree {
+        Some(tree) => attach(&tree, place),
+        None => Ok(()),
+    }
 }
 
 fn devices() -> Result<(), MountError> {
@@ -194,18 +216,26 @@ fn pivot() -> Result<(), MountError> {
     std::env::set_current_dir("/work").map_err(at("enter /work"))
 }
 
-fn open_root() -> io::Result<std::os::fd::OwnedFd> {
+fn open_root() -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     Ok(open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// A view of a place of the host with attributes on everything below it.
 fn bind(source: &Path, place: &Path, attributes: u64) -> io::Result<()> {
-    let recursive = OpenTreeFlags::AT_RECURSIVE;
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
+    attach(&tree(source, attributes)?, place)
+}
+
+fn tree(source: &Path, attributes: u64) -> io::Result<OwnedFd> {
+    let flags =
+        OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(CWD, source, flags)?;
     mount_setattr(&tree, attributes, true)?;
-    move_mount(&tree, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+    Ok(tree)
+}
+
+fn attach(tree: &OwnedFd, place: &Path) -> io::Result<()> {
+    move_mount(tree, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     Ok(())
 }
 

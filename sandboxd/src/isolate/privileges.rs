@@ -40,10 +40,10 @@ pub fn drop_capabilities() -> io::Result<()> {
 }
 
 /// Limits per process, or per user where the kernel counts so. They hold where no control group is there, and beside it.
-pub fn set_rlimits(wanted: &Limits, memory_by_group: bool) -> io::Result<()> {
+pub fn set_rlimits(wanted: &Limits, by_group: bool) -> io::Result<()> {
     let fixed = [
         (Resource::Core, 0),
-        (Resource::Nproc, wanted.pids),
+        (Resource::Nproc, processes(wanted, by_group)),
         (Resource::Nofile, limits::OPEN_FILES),
         (Resource::Fsize, limits::FILE_BYTES),
         (Resource::Memlock, limits::LOCKED_MEMORY_BYTES),
@@ -55,11 +55,17 @@ pub fn set_rlimits(wanted: &Limits, memory_by_group: bool) -> io::Result<()> {
     for (resource, limit) in fixed {
         lower(resource, limit)?;
     }
-    if !memory_by_group {
+    if !by_group {
         // Private writable memory of each process; address space is not limited, since engines reserve a lot of it.
         lower(Resource::Data, wanted.memory_bytes)?;
     }
     Ok(())
+}
+
+/// How many processes the user of the run may have. A group counts them as well and reports it, so this one is wider
+/// there and only holds if the group does not.
+pub fn processes(wanted: &Limits, by_group: bool) -> u64 {
+    if by_group { wanted.pids.saturating_mul(2) } else { wanted.pids }
 }
 
 /// Sets both limits, not above the hard limit that is there already.

@@ -71,3 +71,43 @@ pub(crate) fn first(outcome: &Outcome) -> (i32, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (step.exit_code, text(&step.stdout), text(&step.stderr))
 }
+
+/// Whether runs of this process get a control group: root does here, an ordinary user where systemd delegates.
+pub(crate) fn has_group() -> bool {
+    freeboard_sandboxd::isolate::cgroup::Groups::detect() != freeboard_sandboxd::isolate::cgroup::Groups::None
+}
+
+/// Folders in which groups of runs are made.
+pub(crate) fn group_folders() -> Vec<std::path::PathBuf> {
+    use freeboard_sandboxd::isolate::cgroup::Groups;
+    match Groups::detect() {
+        Groups::None => Vec::new(),
+        Groups::Unified { base } => vec![base],
+        Groups::PerController { memory, pids, cpu } => {
+            [Some(memory), Some(pids), cpu].into_iter().flatten().collect()
+        }
+    }
+}
+
+/// Processes on this host whose command line is exactly this.
+pub(crate) fn count_running(command: &str) -> usize {
+    let wanted: Vec<u8> = command.split(' ').flat_map(|word| word.bytes().chain([0])).collect();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .flatten()
+        .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted))
+        .count()
+}
+
+pub(crate) fn is_running(command: &str) -> bool {
+    count_running(command) > 0
+}
+
+/// Waits for a condition, within ten seconds.
+pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + Duration::from_secs(10);
+    while !condition() {
+        assert!(std::time::Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use freeboard_control::{Door, Evidence};
 use freeboard_guest::protocol::{
-    JobSpec, Kind, OutputMode, Program, Ready, Report, ReportedEnding, SetupFailure, StepReport, decode_file,
-    encode_file,
+    Doors, JobSpec, Kind, OutputMode, Program, Ready, Report, ReportedEnding, SetupFailure, StepReport,
+    decode_file, encode_file,
 };
 use futures_util::future::BoxFuture;
 use rustix::process::{Signal, pidfd_send_signal};
@@ -105,31 +105,36 @@ impl NativeSandbox {
 
     async fn wait_ready(&mut self) -> Result<(), CreateError> {
         let step = |source| CreateError::Step { step: "hear from the run's first process".into(), source };
-        let (kind, body) = self.channel.receive().await.map_err(step)?;
-        match kind {
-            Kind::Ready => {
-                let ready: Ready = serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
-                let descriptors = self.channel.take_descriptors();
-                if descriptors.len() != ready.doors.len() {
-                    return Err(step(io::Error::from(io::ErrorKind::InvalidData)));
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        loop {
+            let (kind, body) = self.channel.receive().await.map_err(step)?;
+            match kind {
+                Kind::Doors => {
+                    let doors: Doors = serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
+                    let sockets = self.channel.take_descriptors();
+                    if sockets.len() != doors.doors.len() {
+                        return Err(step(invalid()));
+                    }
+                    for (door, socket) in doors.doors.into_iter().zip(sockets) {
+                        let door = serde_json::from_value(door).map_err(|error| step(error.into()))?;
+                        self.doors.push((door, socket));
+                    }
                 }
-                for (door, socket) in ready.doors.iter().zip(descriptors) {
-                    let door = serde_json::from_value(door.clone()).map_err(|error| step(error.into()))?;
-                    self.doors.push((door, socket));
+                Kind::Ready => {
+                    self.ready = serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
+                    return Ok(());
                 }
-                self.ready = ready;
-                Ok(())
+                Kind::Failed => {
+                    let failure: SetupFailure =
+                        serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
+                    let source = match failure.errno {
+                        Some(errno) => io::Error::from_raw_os_error(errno),
+                        None => io::Error::other(failure.message),
+                    };
+                    return Err(CreateError::Step { step: failure.step, source });
+                }
+                _ => return Err(step(invalid())),
             }
-            Kind::Failed => {
-                let failure: SetupFailure =
-                    serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
-                let source = match failure.errno {
-                    Some(errno) => io::Error::from_raw_os_error(errno),
-                    None => io::Error::other(failure.message),
-                };
-                Err(CreateError::Step { step: failure.step, source })
-            }
-            _ => Err(step(io::Error::from(io::ErrorKind::InvalidData))),
         }
     }
 

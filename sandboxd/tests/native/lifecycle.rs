@@ -1,0 +1,160 @@
+//! Ends: at the deadline, by cancellation, with the daemon. Nothing of a run is alive afterwards, nothing is left.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use freeboard_sandboxd::job::{Ending, NoSink};
+use freeboard_sandboxd::provider::native::NativeConfig;
+
+use crate::support::*;
+
+/// A `sleep` that no other test has.
+fn mark(number: u32) -> String {
+    format!("sleep {number}{}", std::process::id())
+}
+
+#[test]
+fn f20_nothing_survives_the_deadline() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let mark = mark(71);
+        let script = format!(
+            "setsid sh -c '{mark}' & (setsid {mark} &) & nohup {mark} & python3 -c \"import os,time\nif os.fork()==0:\n os.setsid()\n if os.fork()==0: os.execvp('sleep',['sleep','{}'])\n\"; wait; sleep 60",
+            &mark[6..]
+        );
+        let mut job = shell(&script);
+        job.timeout = Duration::from_millis(800);
+        let began = Instant::now();
+        let outcome = run(&provider, job).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        assert_eq!((outcome.ending, outcome.steps[0].exit_code), (Ending::TimedOut, 124));
+        assert!(outcome.steps[0].timed_out);
+        assert!(!is_running(&mark), "a survivor");
+    });
+}
+
+#[test]
+fn f20_nothing_survives_an_ordinary_end_either() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let mark = mark(72);
+        let outcome =
+            run(&provider, shell(&format!("setsid {mark} >/dev/null 2>&1 & echo done"))).await.unwrap();
+        assert_eq!(first(&outcome).1, "done\n");
+        assert!(!is_running(&mark));
+    });
+}
+
+#[test]
+fn f24_ignored_signals_and_stopped_processes_end_all_the_same() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let mark = mark(73);
+        let script = format!("trap '' TERM INT HUP QUIT; {mark} & kill -STOP $!; while :; do sleep 1; done");
+        let mut job = shell(&script);
+        job.timeout = Duration::from_millis(500);
+        let outcome = run(&provider, job).await.unwrap();
+        assert_eq!(outcome.ending, Ending::TimedOut);
+        assert!(!is_running(&mark));
+    });
+}
+
+#[test]
+fn a_cancelled_run_is_gone() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let mark = mark(74);
+        let (sandbox, _) = measured(&provider, shell(&mark)).await.unwrap();
+        let release = sandbox.release(Arc::new(NoSink));
+        let cancelled = tokio::time::timeout(Duration::from_millis(400), release).await;
+        assert!(cancelled.is_err());
+        wait_until("the cancelled run is gone", || !is_running(&mark));
+    });
+}
+
+#[test]
+fn f23_f25_a_run_dies_with_its_daemon_whatever_kills_it() {
+    for (number, signal) in [(81, "KILL"), (82, "TERM"), (83, "INT"), (84, "HUP")] {
+        let mark = mark(number);
+        let mut daemon = sandboxd(&["sh", "-c", &format!("setsid {mark} & {mark}")]);
+        wait_until("the run has begun", || is_running(&mark));
+        let pid = daemon.id().to_string();
+        Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap();
+        wait_until(&format!("nothing is left after SIG{signal}"), || !is_running(&mark));
+        let _ = daemon.kill();
+        daemon.wait().unwrap();
+        wait_until("no group is left", || groups_left(&pid).is_empty());
+    }
+}
+
+#[test]
+fn f23_twenty_runs_die_with_their_daemons() {
+    let mark = mark(85);
+    let mut daemons: Vec<_> = (0..20).map(|_| sandboxd(&["sh", "-c", &mark])).collect();
+    wait_until("all run", || count_running(&mark) >= 20);
+    for daemon in &mut daemons {
+        daemon.kill().unwrap();
+    }
+    wait_until("nothing is left", || !is_running(&mark));
+    for daemon in &mut daemons {
+        daemon.wait().unwrap();
+    }
+}
+
+/// `sandboxd run` of this build, with a configuration of its own.
+fn sandboxd(command: &[&str]) -> std::process::Child {
+    let empty = std::env::temp_dir().join(format!("freeboard-empty-{}.toml", std::process::id()));
+    std::fs::write(&empty, "").unwrap();
+    let program =
+        std::env::var_os("FREEBOARD_SANDBOXD").unwrap_or_else(|| env!("CARGO_BIN_EXE_sandboxd").into());
+    Command::new(program)
+        .args(["run", "--provider", "native", "--timeout", "60s", "--config"])
+        .arg(&empty)
+        .arg("--")
+        .args(command)
+        .env_remove("SANDBOX_PROVIDER")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Folders of control groups that a daemon's launcher left. The launcher is the daemon's child; its name is in them.
+fn groups_left(_daemon: &str) -> Vec<std::path::PathBuf> {
+    let mut left = Vec::new();
+    for folder in group_folders() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let owner = name.strip_prefix("run-").and_then(|rest| rest.split_once('-'));
+            if owner.is_some_and(|(pid, _)| !std::path::Path::new("/proc").join(pid).exists()) {
+                left.push(entry.path());
+            }
+        }
+    }
+    left
+}
+
+#[test]
+fn no_group_is_left_after_an_ordinary_end() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let job = shell("true");
+        let name = job.run.clone();
+        run(&provider, job).await.unwrap();
+        for folder in group_folders() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                assert!(!entry.file_name().to_string_lossy().contains(&name));
+            }
+        }
+    });
+}
+
+#[test]
+fn d30_the_fence_stands_before_the_first_instruction() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let script = "import socket\n\
+                      for a in [('127.0.0.1', 1), ('1.1.1.1', 443), ('169.254.169.254', 80)]:\n\
+                      \x20   try: socket.create_connection(a, 0.2); print('connected', a)\n\
+                      \x20   except OSError: pass\n";
+        for _ in 0..30 {
+            assert_eq!(first(&run(&provider, python(script)).await.unwrap()).1, "");
+        }
+    });
+}
