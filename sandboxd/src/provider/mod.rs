@@ -2,6 +2,7 @@
 
 pub mod native;
 mod start;
+pub mod wasm;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::native::{NativeConfig, NativeProvider};
+use super::wasm::{self, WasmProvider};
 use super::{CreateError, Provider};
 
 /// The kinds of boundary that this build knows, cheapest first.
@@ -52,9 +53,6 @@ pub fn start(kind: Kind, limits: &RunLimits) -> Result<Arc<dyn Provider>, Create
             };
             Ok(Arc::new(NativeProvider::start(config)?))
         }
-        Kind::Wasm => Err(CreateError::Host {
-            what: format!("the provider `{}` is not part of this build", kind.name()),
-            help: "use another provider".into(),
-        }),
+        Kind::Wasm => Ok(Arc::new(WasmProvider::new(wasm::Settings::of(limits))?)),
     }
 }

@@ -1,0 +1,39 @@
+//! Compiles the JavaScript engine's WebAssembly file to machine code, so that no run and no start of sandboxd does.
+//!
+//! In: `src/provider/wasm/engine/quickjs.wasm` and its stored digest. Out: `quickjs.cwasm` in `OUT_DIR`, embedded by the
+//! worker. A file that does not have the stored digest stops the build.
+
+use std::error::Error;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+#[path = "src/provider/wasm/engine_config.rs"]
+mod engine_config;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = Path::new("src/provider/wasm/engine");
+    println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-changed=src/provider/wasm/engine_config.rs");
+    println!("cargo:rerun-if-changed={}", folder.join("quickjs.wasm").display());
+    println!("cargo:rerun-if-changed={}", folder.join("quickjs.wasm.sha256").display());
+
+    let wasm = std::fs::read(folder.join("quickjs.wasm"))?;
+    let stored = std::fs::read_to_string(folder.join("quickjs.wasm.sha256"))?;
+    let stored = stored.split_whitespace().next().unwrap_or_default();
+    let digest: String = Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect();
+    if digest != stored {
+        return Err(
+            format!("quickjs.wasm has SHA-256 {digest}, stored is {stored}: run engine/build.sh").into()
+        );
+    }
+
+    let target = std::env::var("TARGET")?;
+    let mut config = wasmtime::Config::new();
+    engine_config::compiled(&mut config, &target)?;
+    let compiled = wasmtime::Engine::new(&config)?.precompile_module(&wasm)?;
+    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("quickjs.cwasm"), compiled)?;
+    println!("cargo:rustc-env=FREEBOARD_ENGINE_SHA256={digest}");
+    println!("cargo:rustc-env=FREEBOARD_ENGINE_TARGET={target}");
+    Ok(())
+}

@@ -1,0 +1,15 @@
+//! How the engine's WebAssembly file is compiled. One place for the build script, which compiles it, and the worker, which
+//! loads the result: wasmtime refuses code that was compiled with other settings.
+
+/// Settings that end up in compiled code.
+pub(crate) fn compiled(config: &mut wasmtime::Config, target: &str) -> Result<(), wasmtime::Error> {
+    // Naming the target keeps the code to what every processor of the kind has: built here, it runs there.
+    config.target(target)?;
+    config.epoch_interruption(true);
+    config.cranelift_opt_level(wasmtime::OptLevel::Speed);
+    config.wasm_simd(false);
+    config.wasm_relaxed_simd(false);
+    config.wasm_multi_memory(false);
+    config.wasm_memory64(false);
+    Ok(())
+}

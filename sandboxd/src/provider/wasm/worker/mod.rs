@@ -1,0 +1,119 @@
+//! The worker process: guest code runs here and nowhere else.
+//!
+//! start -> load the engine -> lock down -> say so -> for each message `Run`: a fresh instance, its output, its end.
+//! The process has no file, no network, no other process and no right to any; what it can reach is its socket to sandboxd
+//! and, during a run with grants, the socket on which it hands streams to the run's gate. It ends when that socket does.
+
+mod engine;
+mod exchange;
+mod host;
+mod lockdown;
+mod output;
+mod request;
+mod response;
+mod run;
+mod syscalls;
+mod ticker;
+
+use std::ffi::OsString;
+use std::io::{self, IoSliceMut, Write as _};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+use super::frame::{Body, FIRST_RUN, Frame, RunMessage};
+use engine::Loaded;
+use ticker::Ticker;
+
+/// The hidden first argument that makes sandboxd a worker.
+pub const SUBCOMMAND: &str = "__wasm-worker";
+
+/// Runs as a worker when the arguments (without the program's name) say so; `None` otherwise.
+///
+/// Call it first thing in `main`, before any thread: the worker enters a user namespace of its own, which the kernel
+/// allows to a process with one thread only.
+pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter();
+    if arguments.next()? != SUBCOMMAND {
+        return None;
+    }
+    let memory_mib = arguments.next().and_then(|text| text.to_str()?.parse().ok());
+    let Some(memory_mib) = memory_mib else { return Some(ExitCode::FAILURE) };
+    Some(if serve(memory_mib).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Everything, until sandboxd closes the socket.
+fn serve(memory_mib: u32) -> io::Result<()> {
+    let control = UnixStream::from(lockdown::take_control_socket()?);
+    let prepared = engine::load(memory_mib)
+        .map_err(|error| ("engine", io::Error::other(error.to_string())))
+        .and_then(|loaded| {
+            let report = lockdown::enter()?;
+            let ticker = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
+            lockdown::filter_system_calls().map_err(|error| ("seccomp", error))?;
+            Ok((loaded, ticker, report))
+        });
+    let (loaded, ticker, report) = match prepared {
+        Ok(prepared) => prepared,
+        Err((step, error)) => {
+            let body = Body::Failed { step: format!("{step}: {error}") };
+            return (&control).write_all(&Frame { run: 0, body }.encode());
+        }
+    };
+    (&control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
+    Worker { control, loaded, ticker, received: Vec::new() }.serve()
+}
+
+/// A locked-down worker between runs.
+struct Worker {
+    control: UnixStream,
+    loaded: Loaded,
+    ticker: Ticker,
+    received: Vec<u8>,
+}
+
+impl Worker {
+    fn serve(mut self) -> io::Result<()> {
+        while let Some((number, message, door)) = self.next_run()? {
+            if number == FIRST_RUN {
+                lockdown::become_opaque()?;
+            }
+            run::run(&self.control, &self.loaded, &self.ticker, number, message, door)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the next message. `None` when sandboxd has closed the socket.
+    fn next_run(&mut self) -> io::Result<Option<(u64, RunMessage, Option<OwnedFd>)>> {
+        let mut door = None;
+        loop {
+            let frame = Frame::decode(&mut self.received).map_err(io::Error::other)?;
+            if let Some(Frame { run, body }) = frame {
+                let Body::Run(message) = body else { return Err(io::ErrorKind::InvalidData.into()) };
+                return Ok(Some((run, message, door)));
+            }
+            let mut chunk = [0_u8; 16 << 10];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+            let mut parts = [IoSliceMut::new(&mut chunk)];
+            let read =
+                match recvmsg(self.control.as_fd(), &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+                    Ok(message) => message.bytes,
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(error) => return Err(error.into()),
+                };
+            for control in ancillary.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = control {
+                    door = descriptors.last();
+                }
+            }
+            if read == 0 {
+                return Ok(None);
+            }
+            self.received.extend_from_slice(chunk.get(..read).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! The `wasm` provider from outside: real workers, real programs.
+
+mod harness;
+mod language;
