@@ -1,1 +1,290 @@
-//! Builds the stages from the configuration, owns listeners and tasks.
+//! The broker from configuration to its end: builds every part in order, or says which one is missing.
+//!
+//! In: [`Config`]. Out: the cause of its end. What needs privilege (CA key, sockets) comes first, then privileges go, then
+//! everything else; so what is read later, and read again at each reload, is read as the user that the broker is.
+
+use std::io;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
+use freeboard_control::{Evidence, OpenGate};
+use freeboard_policy::Tier;
+
+use crate::accept::worker::Workers;
+use crate::broker::{Broker, Clock};
+use crate::config::{Config, ExplicitRun};
+use crate::control_server::{ControlServer, GateCount};
+use crate::error::Stop;
+use crate::privileges::{self, Identity, PrivilegeError};
+use crate::record::{LogError, Recorder, Writer, gate_opened, run_identity};
+use crate::reload::{self, LoadError, Reloader};
+use crate::run::RunContext;
+use crate::shutdown::{Asked, Signals, drain};
+use crate::tasks::Tasks;
+use crate::tls::{Authority, AuthorityError, CaError, CertificateAuthority};
+use crate::upstream::dial::{DialSettings, Dialler};
+use crate::upstream::trust::Trust;
+
+/// Why the broker did not start. Each variant has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("no interception CA")]
+    Ca(#[from] CaError),
+    #[error("the interception CA cannot be used")]
+    Authority(#[from] AuthorityError),
+    #[error("no policy")]
+    Policy(#[from] LoadError),
+    #[error("no audit log")]
+    Audit(#[from] LogError),
+    #[error("the audit log cannot be written")]
+    AuditRefused,
+    #[error("cannot listen on `{address}`")]
+    Listen { address: String, source: io::Error },
+    #[error("another broker listens on `{}`", path.display())]
+    AlreadyListening { path: PathBuf },
+    #[error("privileges cannot be dropped")]
+    Privileges(#[from] PrivilegeError),
+    #[error("the explicit run `{id}` cannot be opened: {stop}")]
+    ExplicitRun { id: String, stop: Stop },
+    #[error("the token hash `{}` of an explicit run cannot be used: {problem}", path.display())]
+    TokenHash { path: PathBuf, problem: String },
+    #[error("the system gives no threads or descriptors")]
+    System(#[source] io::Error),
+}
+
+/// A broker that holds everything it needs and serves nothing yet.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    broker: Arc<Broker>,
+    writer: Writer,
+    workers: Arc<Workers>,
+    control: UnixListener,
+    explicit: Option<TcpListener>,
+    files: usize,
+    warnings: usize,
+}
+
+impl App {
+    /// Builds everything. Drops privileges for the whole process; must run before any other thread exists.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let clock = Clock;
+        let identity = privileges::identity(&config.user)?;
+        let ca =
+            CertificateAuthority::load(&config.ca_certificate, &config.ca_key, clock.now().unix_seconds())?;
+        let control = bind_control(&config.control_socket, &identity)?;
+        let explicit = config.explicit_listen.map(bind_explicit).transpose()?;
+        hand_over_audit(&config.audit.folder, &identity);
+        privileges::drop_to(&identity)?;
+
+        let read = reload::read(&config.policy)?;
+        let (recorder, writer) = Recorder::start(config.audit.clone(), clock)?;
+        let settings = DialSettings {
+            hosts: config.hosts.clone(),
+            own_listeners: config.explicit_listen.into_iter().collect(),
+        };
+        let dialler = Dialler::new(settings, Trust::system());
+        let broker = Arc::new(Broker::new(read.snapshot, Authority::new(Arc::new(ca))?, dialler, recorder));
+        record_start(&broker)?;
+        let workers = Arc::new(Workers::start(worker_count(config.workers)).map_err(StartError::System)?);
+        for warning in &read.warnings {
+            tracing::warn!("{}", warning.render().trim_end());
+        }
+        let (files, warnings) = (read.files, read.warnings.len());
+        Ok(Self { config, broker, writer, workers, control, explicit, files, warnings })
+    }
+
+    /// Serves until a signal, then ends in order. `ready` is called once everything listens.
+    pub fn run(self, ready: impl FnOnce()) -> Result<(), StartError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(StartError::System)?;
+        let broker = Arc::clone(&self.broker);
+        let writer = runtime.block_on(self.serve(ready))?;
+        // Ends tasks that still hold the broker, then the log.
+        drop(runtime);
+        drop(broker);
+        writer.stop();
+        Ok(())
+    }
+
+    async fn serve(self, ready: impl FnOnce()) -> Result<Writer, StartError> {
+        let Self { config, broker, writer, workers, control, explicit, files, warnings } = self;
+        let mut signals = Signals::listen().map_err(StartError::System)?;
+        let mut reloader = Reloader::new(config.policy.clone(), Arc::clone(&broker), files, warnings);
+        for run in &config.explicit_runs {
+            open_explicit_run(run, &broker)?;
+        }
+        if let Some(listener) = explicit {
+            workers.open_explicit(listener, &broker);
+        }
+        let server = Arc::new(ControlServer {
+            broker: Arc::clone(&broker),
+            workers: Arc::clone(&workers),
+            uids: allowed_uids(&config),
+            gates: GateCount::new(config.max_gates),
+        });
+        let mut tasks = Tasks::default();
+        let listener = tokio::net::UnixListener::from_std(control).map_err(StartError::System)?;
+        tasks.spawn("control", Arc::clone(&server).serve(listener));
+        ready();
+        let cause = supervise(&mut signals, &mut reloader, config.reload_every).await;
+        tracing::info!(cause, "stopping");
+        let cut = drain(&broker, config.grace, &mut signals).await;
+        // Closes every control connection and with it every gate; what is still in flight is cut.
+        drop(tasks);
+        broker.runs.end_all();
+        end_recorded(&broker, &server.gates, cause, cut).await;
+        drop(workers);
+        // Best effort: the next start replaces a socket that nobody listens on.
+        let _ = std::fs::remove_file(&config.control_socket);
+        Ok(writer)
+    }
+}
+
+/// Reloads when asked until told to stop; the signal's name.
+async fn supervise(
+    signals: &mut Signals,
+    reloader: &mut Reloader,
+    every: Option<std::time::Duration>,
+) -> &'static str {
+    let mut look = every.map(tokio::time::interval);
+    loop {
+        let tick = async {
+            match &mut look {
+                Some(interval) => {
+                    interval.tick().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            asked = signals.next() => match asked {
+                Asked::Reload => reloader.reload(Cause::Signal),
+                Asked::Stop(name) => return name,
+            },
+            () = tick => reloader.look(),
+        }
+    }
+}
+
+/// Waits for the last records, then says that the broker stopped.
+async fn end_recorded(broker: &Broker, gates: &GateCount, cause: &'static str, cut: u64) {
+    // The workers see the end of their runs and record what was cut; then each gate's end is recorded.
+    let deadline = tokio::time::Instant::now() + crate::limits::GATE_SETTLE * 2;
+    while gates.open() > 0 && tokio::time::Instant::now() < deadline {
+        tokio::time::sleep(crate::limits::DRAIN_STEP).await;
+    }
+    let policy = reload::identity(&broker.snapshot());
+    let stopped = Event::Stopped(Stopped { cause: cause.into(), cut });
+    let recorded = broker.recorder.event(None, Some(policy), stopped).is_ok();
+    if !recorded || !broker.recorder.flush(crate::limits::AUDIT_STOP) {
+        tracing::error!("the end was not recorded: the audit log cannot be written");
+    }
+}
+
+fn record_start(broker: &Broker) -> Result<(), StartError> {
+    let started = Event::Started(Started {
+        version: env!("CARGO_PKG_VERSION").into(),
+        pid: std::process::id(),
+        uid: rustix::process::geteuid().as_raw(),
+    });
+    let policy = reload::identity(&broker.snapshot());
+    broker.recorder.event(None, Some(policy), started).map_err(|_| StartError::AuditRefused)
+}
+
+fn worker_count(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        count => count,
+    }
+}
+
+/// Root, the broker itself, and who is configured.
+fn allowed_uids(config: &Config) -> Vec<u32> {
+    let own = rustix::process::geteuid().as_raw();
+    [0, own].into_iter().chain(config.control_uids.iter().copied()).collect()
+}
+
+/// Binds the control socket with mode 0660; it belongs to the broker's user.
+fn bind_control(path: &Path, identity: &Identity) -> Result<UnixListener, StartError> {
+    let failed = |source| StartError::Listen { address: path.display().to_string(), source };
+    if let Some(folder) = path.parent()
+        && !folder.exists()
+    {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        give(folder, identity).map_err(failed)?;
+    }
+    if path.exists() {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(StartError::AlreadyListening { path: path.to_owned() });
+        }
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
+    give(path, identity).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn bind_explicit(address: std::net::SocketAddr) -> Result<TcpListener, StartError> {
+    let failed = |source| StartError::Listen { address: address.to_string(), source };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+fn give(path: &Path, identity: &Identity) -> io::Result<()> {
+    if identity.change {
+        nix::unistd::chown(path, Some(identity.uid), Some(identity.gid))?
+    }
+    Ok(())
+}
+
+/// A new audit folder belongs to the broker's user. One that exists is left as it is: the log says why it cannot be written.
+fn hand_over_audit(folder: &Path, identity: &Identity) {
+    use std::os::unix::fs::DirBuilderExt as _;
+    if folder.exists() || !identity.change {
+        return;
+    }
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    if let Err(error) = made.and_then(|()| give(folder, identity)) {
+        tracing::warn!(%error, "the audit folder could not be made as root");
+    }
+}
+
+/// Opens a run of the configuration: known by its token, at tier `process`, for as long as the broker runs.
+fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<(), StartError> {
+    let hash = token_hash(&explicit.token_sha256_file)?;
+    let gate = OpenGate {
+        run: explicit.id.clone(),
+        caller: explicit.caller.clone(),
+        grants: explicit.grants.clone(),
+        evidence: Evidence { provider: "explicit".to_owned(), tier: Tier::Process, facts: Vec::new() },
+        expires_unix_ms: u64::MAX,
+        trace_id: None,
+        doors: Vec::new(),
+    };
+    let failed = |stop| StartError::ExplicitRun { id: explicit.id.clone(), stop };
+    let run = RunContext::open(&gate, Some(hash), broker).map_err(failed)?;
+    let policy = reload::identity(&broker.snapshot());
+    broker
+        .recorder
+        .event(Some(Arc::new(run_identity(&run))), Some(policy), gate_opened(&run, &gate))
+        .map_err(|_| StartError::AuditRefused)?;
+    broker.runs.insert(&run);
+    Ok(())
+}
+
+fn token_hash(path: &Path) -> Result<[u8; 32], StartError> {
+    let problem = |problem: String| StartError::TokenHash { path: path.to_owned(), problem };
+    let text = std::fs::read_to_string(path).map_err(|error| problem(error.to_string()))?;
+    // `sha256sum` writes the hash, two spaces and a name.
+    let word = text.split_whitespace().next().unwrap_or_default();
+    let digest = freeboard_audit::Digest::parse(&word.to_ascii_lowercase());
+    digest.map(freeboard_audit::Digest::bytes).ok_or_else(|| problem("64 hex digits are wanted".to_owned()))
+}

@@ -48,6 +48,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod control_server;
+pub mod privileges;
 pub mod reload;
 pub mod shutdown;
 pub mod tasks;

@@ -196,3 +196,27 @@ pub const CONTROL_BYTES_PER_PIECE: u64 = 64;
 pub const CONTROL_BYTES_SHARE: u64 = 64;
 /// Empty DATA frames in a row (ATTACKS E08). At the limit: the request is malformed.
 pub const EMPTY_FRAMES_PER_READ: u32 = 64;
+/// Bytes of one policy file that are read: one more than the policy takes, so that a larger one is seen as too large.
+pub const POLICY_FILE_READ_BYTES: u64 = (4 << 20) + 1;
+/// Files of a policy folder. At the limit: the policy is refused.
+pub const POLICY_FILES_MAX: usize = 4096;
+/// Folders below the policy folder. At the limit: the policy is refused.
+pub const POLICY_FOLDER_DEPTH: usize = 8;
+/// Bytes of one of git's files that are read for the commit. At the limit: no commit in the records.
+pub const GIT_FILE_MAX_BYTES: u64 = 16 << 20;
+/// Control connections at once; sandboxd uses one. At the limit: closed.
+pub const CONTROL_CONNECTIONS: usize = 64;
+/// Rest after a connection could not be accepted, so that a lack of descriptors does not become a busy loop.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long the answer to Close waits for connections of the run that are being cut. Then the trace is given as it is.
+pub const GATE_SETTLE: Duration = Duration::from_millis(500);
+/// How often it looks.
+pub const GATE_SETTLE_STEP: Duration = Duration::from_millis(1);
+/// Open files that the broker wants at least; it raises its soft limit to the hard one, and warns below this.
+pub const OPEN_FILES_WANTED: u64 = 65_536;
+/// How long the end of the process waits for the audit writer. Then it ends all the same and says so.
+pub const AUDIT_STOP: Duration = Duration::from_secs(5);
+/// How often the end of the process looks whether connections are gone.
+pub const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// How often `freeboard audit tail --follow` looks for new lines.
+pub const FOLLOW_PAUSE: Duration = Duration::from_millis(200);

@@ -1,1 +1,7 @@
-fn main() {}
+//! `freeboard`: arguments to configuration to app to exit code.
+
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    freeboard_proxy::cli::main()
+}

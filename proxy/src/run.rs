@@ -55,12 +55,12 @@ struct Scoped {
 }
 
 impl RunContext {
-    /// Called by `control_server` for `Open`, and for the static runs of the configuration. `proxy_token` is what
-    /// the run must present on the explicit door of a shared address; `None` when it has none.
+    /// Called by `control_server` for `Open`, and for the static runs of the configuration. `proxy_token` is the SHA-256
+    /// of what the run must present on the explicit door of a shared address; `None` when it has none.
     ///
     /// # Errors
     /// The grants are not this caller's, have expired, or need a stronger tier than was measured.
-    pub fn open(gate: &OpenGate, proxy_token: Option<&[u8]>, broker: &Broker) -> Result<Arc<Self>, Stop> {
+    pub fn open(gate: &OpenGate, proxy_token: Option<[u8; 32]>, broker: &Broker) -> Result<Arc<Self>, Stop> {
         let run = Self {
             id: Arc::from(gate.run.as_str()),
             caller: gate.caller.as_deref().map(Arc::from),
@@ -74,7 +74,7 @@ impl RunContext {
             names: NameTable::default(),
             pool: Pool::default(),
             ended: CancellationToken::new(),
-            proxy_token: proxy_token.map(|token| Sha256::digest(token).into()),
+            proxy_token,
             scope: ArcSwapOption::empty(),
             budgets: Mutex::default(),
             trace: Mutex::default(),
@@ -137,6 +137,11 @@ impl RunContext {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let admitted = Admitted { run: Arc::clone(self) };
         (before < limits::CONNECTIONS_PER_RUN).then_some(admitted)
+    }
+
+    /// Guest connections that are open now.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Takes one of the leaves that the run may cause for names that are not granted to it.
@@ -213,6 +218,18 @@ impl Runs {
         let run = self.by_id.lock().unwrap_or_else(PoisonError::into_inner).remove(id)?;
         run.ended.cancel();
         Some(run)
+    }
+
+    /// Ends every run. Called at the end of the process.
+    pub fn end_all(&self) {
+        let runs = std::mem::take(&mut *self.by_id.lock().unwrap_or_else(PoisonError::into_inner));
+        runs.values().for_each(|run| run.ended.cancel());
+    }
+
+    /// Guest connections of all runs that are open now.
+    pub fn connections(&self) -> usize {
+        let runs = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.values().map(|run| run.connections()).sum()
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<RunContext>> {

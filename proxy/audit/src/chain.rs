@@ -39,6 +39,10 @@ impl Digest {
         Some(Self(digest))
     }
 
+    pub const fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     fn hex(self) -> [u8; 64] {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut text = [0; 64];

@@ -93,3 +93,8 @@ pub fn printable(text: &str) -> String {
     }
     out
 }
+
+/// A stored line for a terminal. Lines of the log are printable ASCII already; a changed one may be anything.
+pub fn printable_line(line: &[u8]) -> String {
+    line.iter().map(|byte| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '?' }).collect()
+}

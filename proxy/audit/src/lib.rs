@@ -20,7 +20,7 @@ mod verify;
 mod view;
 
 pub use chain::{Chain, Digest, EncodeError, Entry};
-pub use escape::{MAX_FIELD_BYTES, printable};
+pub use escape::{MAX_FIELD_BYTES, printable, printable_line};
 pub use event::{
     CloseCause, Decided, Event, Finding, GateClosed, GateOpened, Loaded, Measured, PolicyLoaded, Recovered,
     ReloadRefused, RunRefused, Severity, Started, Stopped, Suppressed, Verdict,

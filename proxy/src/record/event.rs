@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use freeboard_audit::{Decided, Entry, Event, PolicyIdentity, RunIdentity, redact_query};
+use freeboard_audit::{
+    CloseCause, Decided, Digest, Entry, Event, GateClosed, GateOpened, Measured, PolicyIdentity, RunIdentity,
+    RunRefused, redact_query, rfc3339_ms,
+};
+use freeboard_control::{OpenGate, RunNote, Trace};
 
 use super::outcome::{Kind, Outcome, Verdict};
 use crate::run::RunContext;
@@ -73,4 +77,50 @@ const fn verdict(verdict: Verdict) -> freeboard_audit::Verdict {
         Verdict::Failed => freeboard_audit::Verdict::Failed,
         Verdict::Shed => freeboard_audit::Verdict::Shed,
     }
+}
+
+/// The opening of a gate with what was measured.
+pub fn gate_opened(run: &RunContext, gate: &OpenGate) -> Event {
+    let evidence = serde_json::to_vec(&run.evidence).unwrap_or_default();
+    let measured = run.evidence.facts.iter().map(|fact| Measured {
+        name: fact.name.as_str().into(),
+        value: fact.value.as_str().into(),
+        met: fact.met,
+    });
+    Event::GateOpened(GateOpened {
+        grants: run.grants.iter().map(|grant| Arc::from(grant.as_str())).collect(),
+        floor: None,
+        evidence: Digest::of(&evidence).to_string().into(),
+        measured: measured.collect(),
+        expires: rfc3339_ms(run.expires_unix_ms).into(),
+        doors: gate.doors.len(),
+    })
+}
+
+pub fn gate_closed(cause: CloseCause, trace: &Trace) -> Event {
+    Event::GateClosed(GateClosed {
+        cause,
+        allowed: trace.allowed,
+        denied: trace.denied,
+        failed: trace.failed,
+        shed: trace.shed,
+    })
+}
+
+/// A run that was refused before it had a gate, as sandboxd tells it.
+pub fn run_refused(note: RunNote) -> (Arc<RunIdentity>, Event) {
+    let run = RunIdentity {
+        run: note.run.into(),
+        caller: note.caller.map(Arc::from),
+        tier: note.tier,
+        provider: None,
+        trace_id: None,
+    };
+    let event = Event::RunRefused(RunRefused {
+        reason: note.reason,
+        grants: note.grants.into_iter().map(Arc::from).collect(),
+        floor: note.floor,
+        detail: note.detail.into(),
+    });
+    (Arc::new(run), event)
 }

@@ -15,6 +15,7 @@ mod writer;
 mod tests;
 
 pub use draft::Draft;
+pub use event::{gate_closed, gate_opened, run_identity, run_refused};
 pub use files::{FilesError, log_files};
 pub use log::{LogError, LogSettings};
 pub use outcome::{Kind, Outcome, RequestId, Verdict};

@@ -1,0 +1,142 @@
+//! `freeboard doctor`: can the broker run here, and what is missing.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{ConfigFlags, Exit, terminal};
+use crate::broker::Clock;
+use crate::config::Config;
+use crate::privileges;
+use crate::record::log_files;
+use crate::reload;
+use crate::tls::CertificateAuthority;
+
+/// Check configuration, CA, policy, audit log, user and socket; changes nothing
+#[derive(Debug, Args)]
+pub struct Doctor {
+    #[command(flatten)]
+    config: ConfigFlags,
+    /// Folder of policy files
+    #[arg(long, value_name = "FOLDER")]
+    policy: Option<PathBuf>,
+}
+
+/// What was found: a fact, or a problem and how to mend it.
+type Found = Result<String, (String, String)>;
+
+impl Doctor {
+    pub(super) fn run(self) -> Exit {
+        let config = match self.config.load(&[("policy", self.policy.as_ref())]) {
+            Ok(config) => config,
+            Err(exit) => return exit,
+        };
+        let checks: [(&str, fn(&Config) -> Found); 6] = [
+            ("CA", ca),
+            ("policy", policy),
+            ("audit log", audit),
+            ("user", user),
+            ("control socket", socket),
+            ("open files", open_files),
+        ];
+        let mut text = String::new();
+        let mut problems = 0;
+        for (name, check) in checks {
+            match check(&config) {
+                Ok(fact) => text.push_str(&format!("ok       {name}: {fact}\n")),
+                Err((problem, help)) => {
+                    problems += 1;
+                    text.push_str(&format!("problem  {name}: {problem}\n         help: {help}\n"));
+                }
+            }
+        }
+        match (terminal::print(&text), problems) {
+            (Exit::Success, 0) => Exit::Success,
+            (Exit::Success, _) => Exit::Problems,
+            (exit, _) => exit,
+        }
+    }
+}
+
+fn ca(config: &Config) -> Found {
+    let now = Clock.now().unix_seconds();
+    let ca = CertificateAuthority::load(&config.ca_certificate, &config.ca_key, now);
+    let help = "`freeboard ca init` makes a CA; an existing key needs mode 0600".to_owned();
+    let ca = ca.map_err(|error| (with_cause(&error), help))?;
+    let days = (ca.validity().1 - now) / 86_400;
+    if days < 30 {
+        let help = "make a new one in good time, and give it to the guests".to_owned();
+        return Err((format!("`{}` ends in {days} days", config.ca_certificate.display()), help));
+    }
+    Ok(format!("`{}`, {days} days left", config.ca_certificate.display()))
+}
+
+fn policy(config: &Config) -> Found {
+    let help = || "`freeboard policy check` shows every problem".to_owned();
+    let read = reload::read(&config.policy).map_err(|error| (with_cause(&error), help()))?;
+    let commit = read.snapshot.commit.as_deref().unwrap_or("no git work tree").to_owned();
+    Ok(format!(
+        "`{}`: {} files, {} warnings, digest {}, commit {commit}",
+        config.policy.display(),
+        read.files,
+        read.warnings.len(),
+        read.snapshot.policy.digest()
+    ))
+}
+
+fn audit(config: &Config) -> Found {
+    let folder = &config.audit.folder;
+    if !folder.exists() {
+        return Ok(format!("`{}` will be made", folder.display()));
+    }
+    let help = || format!("the broker's user must be able to read and write `{}`", folder.display());
+    let files = log_files(folder).map_err(|error| (with_cause(&error), help()))?;
+    let access = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
+    access.map_err(|error| (format!("`{}` cannot be written: {error}", folder.display()), help()))?;
+    let free = rustix::fs::statvfs(folder).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
+    if free < config.audit.file_bytes {
+        let help = "when the disk is full, every request is refused: free some space".to_owned();
+        return Err((format!("only {} MiB are free in `{}`", free >> 20, folder.display()), help));
+    }
+    Ok(format!("`{}`: {} files, {} MiB free", folder.display(), files.len(), free >> 20))
+}
+
+fn user(config: &Config) -> Found {
+    let help = "`useradd --system freeboard`, or set the option `user`".to_owned();
+    let identity = privileges::identity(&config.user).map_err(|error| (with_cause(&error), help.clone()))?;
+    match (identity.uid.as_raw(), identity.change) {
+        (0, _) => Err(("the broker would keep root".to_owned(), help)),
+        (uid, true) => Ok(format!("becomes uid {uid}")),
+        (uid, false) => Ok(format!("stays uid {uid}")),
+    }
+}
+
+fn socket(config: &Config) -> Found {
+    let path = &config.control_socket;
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        return Ok(format!("`{}`: a broker serves it", path.display()));
+    }
+    Ok(format!("`{}`: nobody serves it now", path.display()))
+}
+
+fn open_files(_: &Config) -> Found {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    match limit {
+        Some(most) if most < crate::limits::OPEN_FILES_WANTED => {
+            let help = format!(
+                "raise the hard limit to {} (LimitNOFILE=, ulimit -Hn)",
+                crate::limits::OPEN_FILES_WANTED
+            );
+            Err((format!("at most {most}"), help))
+        }
+        Some(most) => Ok(format!("at most {most}")),
+        None => Ok("no limit".to_owned()),
+    }
+}
+
+fn with_cause(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(cause) if !error.to_string().contains(&cause.to_string()) => format!("{error}: {cause}"),
+        _ => error.to_string(),
+    }
+}

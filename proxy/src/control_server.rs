@@ -1,1 +1,0 @@
-//! Serves sandboxd on the control socket: opens and closes gates.

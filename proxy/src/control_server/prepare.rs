@@ -1,0 +1,54 @@
+//! What sandboxd must know before it builds a boundary: floor, ports, CA, client surface. Opens nothing.
+
+use freeboard_control::{AnswerBody, PrepareRun, Prepared, SurfaceApi};
+use freeboard_policy::{Reason, ScopeQuestion};
+
+use super::refused;
+use crate::broker::Broker;
+
+pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
+    if broker.draining.is_cancelled() {
+        return refused(Reason::ShuttingDown, "the broker is shutting down");
+    }
+    let snapshot = broker.snapshot();
+    let mut prepared = Prepared {
+        policy_digest: snapshot.policy.digest().to_string(),
+        floor: None,
+        ttl_seconds: None,
+        ports: Vec::new(),
+        // Also for a run without grants: its attempts are refused over TLS, and it should be able to read why.
+        ca_pem: broker.authority.ca().anchor_pem(),
+        surface: Vec::new(),
+    };
+    if run.grants.is_empty() {
+        return AnswerBody::Prepared(prepared);
+    }
+    let question = ScopeQuestion {
+        caller: run.caller.as_deref(),
+        grants: &run.grants,
+        tier: None,
+        now_unix: broker.clock.now().unix_seconds(),
+    };
+    let scope = match snapshot.policy.scope(&question) {
+        Ok(scope) => scope,
+        Err(refusal) => {
+            let grants = run.grants.join(",");
+            let caller = run.caller.as_deref().unwrap_or("(anonymous)");
+            return refused(refusal.reason, format!("grants `{grants}` for caller `{caller}`"));
+        }
+    };
+    prepared.floor = scope.floor;
+    prepared.ttl_seconds = scope.ttl_seconds;
+    prepared.ports = scope.ports.to_vec();
+    prepared.surface = snapshot
+        .policy
+        .surface(&scope)
+        .into_iter()
+        .map(|api| SurfaceApi {
+            api: api.api.to_string(),
+            base_url: api.base_url,
+            routes: api.routes.iter().map(ToString::to_string).collect(),
+        })
+        .collect();
+    AnswerBody::Prepared(prepared)
+}

@@ -1,1 +1,0 @@
-//! A new policy, credentials and certificates as one generation.
