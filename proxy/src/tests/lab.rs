@@ -155,7 +155,8 @@ routes = ["* /**"]
             trace_id: None,
             doors: Vec::new(),
         };
-        let run = RunContext::open(&gate, Some(b"proxy-token"), &broker).unwrap();
+        let run = RunContext::open(&gate, Some(freeboard_audit::Digest::of(b"proxy-token").bytes()), &broker)
+            .unwrap();
         assert!(broker.runs.insert(&run));
         let client = Client { broker, run, door: "proxy" };
         Self { client, seen, port, roots, _folder: folder, _writer: writer }
