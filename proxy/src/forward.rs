@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use freeboard_policy::{ApiView, GrantView, Permit, Reason, Route};
+use freeboard_policy::{ApiView, GrantView, Host, Permit, Reason, Route};
 use tokio::time::timeout;
 
 use crate::credential::{Material, Scrubber};
@@ -33,6 +33,8 @@ pub struct Plan<'a> {
     pub route: &'a Route,
     pub grant: &'a GrantView,
     pub material: Option<&'a Material>,
+    /// The host that the guest asked for; an alias where it differs from the route's.
+    pub asked: &'a Host,
 }
 
 impl Plan<'_> {
@@ -376,6 +378,9 @@ async fn relay<S: Sink>(
     if plan.material.is_some() && answer.fields.remove("set-cookie") {
         draft.note(|outcome| outcome.stripped.push("set_cookie"));
     }
+    if plan.route.host != *plan.asked {
+        answer.fields = speak_of_alias(&answer.fields, plan.route, plan.asked);
+    }
     let by_close = head.version == Version::Http10 && answer.framing.length() == Length::Unknown;
     let close = head.close || by_close || !uploaded || plan.client.broker.draining.is_cancelled();
     let response = ResponseHead {
@@ -395,6 +400,27 @@ async fn relay<S: Sink>(
     reader.settle(input);
     let guest = if close { GuestSide::Close } else { GuestSide::Keep };
     Ok(Done { guest, reusable: answer.keep && uploaded })
+}
+
+/// A redirect to the origin itself names the alias, which is the only name of it that the guest can reach.
+fn speak_of_alias(fields: &Fields, route: &Route, alias: &Host) -> Fields {
+    let (plain, with_port) =
+        (format!("https://{}", route.host), format!("https://{}:{}", route.host, route.port));
+    let origin = if route.port == 443 { [&with_port, &plain] } else { [&with_port, &with_port] };
+    let mut renamed = Fields::default();
+    for (name, value) in fields.iter() {
+        let redirects = ["location", "content-location"].iter().any(|other| other.eq_ignore_ascii_case(name));
+        let rest = origin.iter().find_map(|origin| value.strip_prefix(origin.as_bytes()));
+        match rest.filter(|rest| redirects && matches!(rest.first(), None | Some(b'/' | b'?' | b'#'))) {
+            Some(rest) => {
+                let port = if route.port == 443 { String::new() } else { format!(":{}", route.port) };
+                let value = [format!("https://{alias}{port}").as_bytes(), rest].concat();
+                renamed.push(name, &value);
+            }
+            None => renamed.push(name, value),
+        }
+    }
+    renamed
 }
 
 /// SECURITY: only an answer to the guest's own websocket handshake turns the connection into a relay (ATTACKS B31).

@@ -134,7 +134,14 @@ async fn decide_and_forward<B: Body, S: Sink>(
     }
     let slot = client.broker.recorder.reserve()?;
     draft.note(|outcome| outcome.slot = Some(slot));
-    let plan = forward::Plan { client, api: &api, route: &route, grant, material: material.as_deref() };
+    let plan = forward::Plan {
+        client,
+        api: &api,
+        route: &route,
+        grant,
+        material: material.as_deref(),
+        asked: &host,
+    };
     let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
     let mut guarded = Guarded::new(sink, scrubber);
     let after = forward::forward(plan, permit, draft, head, body, &mut guarded).await;
