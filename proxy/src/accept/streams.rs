@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream as StdUnixStream;
 
 use rustix::net::sockopt::socket_type;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketType, recvmsg};
-use tokio::io::unix::AsyncFd;
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 
-/// The broker's end of a `streams` door.
+/// The broker's end of a `streams` door. A `UnixStream` for its readiness only: bytes are never read through it.
 #[derive(Debug)]
-pub(super) struct Streams(AsyncFd<OwnedFd>);
+pub(super) struct Streams(UnixStream);
 
 impl Streams {
     /// Takes the descriptor over.
@@ -20,8 +20,9 @@ impl Streams {
     /// # Errors
     /// It is not a socket that can be waited for.
     pub(super) fn new(descriptor: OwnedFd) -> io::Result<Self> {
-        rustix::io::ioctl_fionbio(&descriptor, true)?;
-        Ok(Self(AsyncFd::new(descriptor)?))
+        let socket = StdUnixStream::from(descriptor);
+        socket.set_nonblocking(true)?;
+        Ok(Self(UnixStream::from_std(socket)?))
     }
 
     /// The next stream; `None` when the worker has closed its end. Messages that carry no stream socket are dropped.
@@ -30,8 +31,7 @@ impl Streams {
     /// The socket failed.
     pub(super) async fn next(&self) -> io::Result<Option<UnixStream>> {
         loop {
-            let (bytes, descriptor) =
-                self.0.async_io(tokio::io::Interest::READABLE, |socket| receive(socket)).await?;
+            let (bytes, descriptor) = self.0.async_io(Interest::READABLE, || receive(&self.0)).await?;
             match descriptor {
                 None if bytes == 0 => return Ok(None),
                 None => {}
@@ -45,7 +45,7 @@ impl Streams {
     }
 }
 
-fn receive(socket: &OwnedFd) -> io::Result<(usize, Option<OwnedFd>)> {
+fn receive(socket: &UnixStream) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut byte = [0_u8; 16];
     // Room for one descriptor: the kernel closes what does not fit.
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

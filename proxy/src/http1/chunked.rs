@@ -136,11 +136,11 @@ fn line(input: &[u8], limit: usize) -> Result<Option<&[u8]>, &'static str> {
 /// `;name=value…` in printable characters, quotes closed, no escapes in quotes.
 fn check_extension(extension: &[u8]) -> Result<(), Malformed> {
     let printable = extension.iter().all(|byte| (0x21..0x7f).contains(byte) || *byte == b' ');
-    let quotes = extension.iter().filter(|byte| **byte == b'"').count();
+    let quotes = memchr::memchr_iter(b'"', extension).count();
     let well_formed = extension.first() == Some(&b';')
         && extension.len() > 1
         && printable
-        && quotes % 2 == 0
+        && quotes.is_multiple_of(2)
         && !extension.contains(&b'\\');
     if well_formed { Ok(()) } else { Err(Malformed("a chunk extension is malformed")) }
 }

@@ -151,7 +151,7 @@ impl Builder {
             }
             Role::Te => self.takes_trailers |= value.eq_ignore_ascii_case(b"trailers"),
             Role::Upgrade => {
-                self.upgrade = Some(self.upgrade.is_none() && value.eq_ignore_ascii_case(b"websocket"))
+                self.upgrade = Some(self.upgrade.is_none() && value.eq_ignore_ascii_case(b"websocket"));
             }
             Role::Expect => {
                 self.expectations += 1;
@@ -264,10 +264,7 @@ impl Builder {
             (None, false) => Length::None,
         };
         let connect = matches!(form, Form::Authority(_));
-        let target = match connect {
-            true => None,
-            false => Some(target(raw_target)?),
-        };
+        let target = if connect { None } else { Some(target(raw_target)?) };
         if connect && length != Length::None {
             return Err(Stop::malformed("CONNECT with a body"));
         }

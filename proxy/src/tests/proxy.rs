@@ -221,3 +221,40 @@ async fn ending_the_run_cuts_its_requests_and_records_them() {
     };
     assert!(String::from_utf8_lossy(&answer).contains("run_ended"));
 }
+
+#[tokio::test]
+async fn a_worker_hands_streams_over_and_speaks_clear_text_on_them() {
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        sendmsg, socketpair,
+    };
+    use std::os::fd::AsFd as _;
+
+    let lab = Lab::start(ok).await;
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let client = &lab.client;
+    let door = crate::accept::serve_door(
+        freeboard_control::Door::Streams,
+        theirs,
+        std::sync::Arc::clone(&client.run),
+        std::sync::Arc::clone(&client.broker),
+    );
+    let door = tokio::spawn(door);
+    for _ in 0..3 {
+        let (mut near, far) = tokio::net::UnixStream::pair().unwrap();
+        let far = far.into_std().unwrap();
+        let descriptors = [far.as_fd()];
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+        sendmsg(&ours, &[std::io::IoSlice::new(b"s")], &mut ancillary, SendFlags::empty()).unwrap();
+        drop(far);
+        let request = "POST https://api.test:PORT/v1/items HTTP/1.1\nHost: api.test:PORT\nContent-Length: 3\nConnection: close\n\nabc";
+        near.write_all(&lab.raw(request)).await.unwrap();
+        assert!(read_all(&mut near).await.ends_with("ok"));
+    }
+    drop(ours);
+    door.await.unwrap();
+    assert_eq!(lab.wait_for_records(3).await, ["allowed"; 3]);
+}

@@ -15,7 +15,7 @@ async fn b01_to_b21_malformed_requests_are_answered_and_the_connection_closes() 
         format!("{post}\nContent-Length: 5\nContent-Length: 0\n\n{follow}"),
         format!("{post}\nContent-Length : 5\n\n{follow}"),
         format!("GET /v1/items/1 HTTP/1.1\n\n{follow}"),
-        format!("GET /v1/items/../admin HTTP/1.1\nHost: api.test:PORT\nConnection: close\n\n"),
+        "GET /v1/items/../admin HTTP/1.1\nHost: api.test:PORT\nConnection: close\n\n".to_owned(),
     ];
     for (number, case) in cases.iter().enumerate() {
         let answer = lab.api(case).await;

@@ -116,11 +116,7 @@ impl Seen {
                     return Err(malformed("two different Content-Length fields"));
                 }
             }
-            Role::TransferEncoding => {
-                if !value.eq_ignore_ascii_case(b"chunked") || std::mem::replace(&mut self.chunked, true) {
-                    return Err(malformed("Transfer-Encoding is not one `chunked`"));
-                }
-            }
+            Role::TransferEncoding => self.transfer_encoding(value)?,
             Role::Connection => {
                 for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
                     self.connection(token);
@@ -131,6 +127,13 @@ impl Seen {
                 self.websocket_accept = Some(value.into());
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    fn transfer_encoding(&mut self, value: &[u8]) -> Result<(), Stop> {
+        if !value.eq_ignore_ascii_case(b"chunked") || std::mem::replace(&mut self.chunked, true) {
+            return Err(malformed("Transfer-Encoding is not one `chunked`"));
         }
         Ok(())
     }

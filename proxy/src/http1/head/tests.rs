@@ -285,5 +285,5 @@ fn c09_drops_the_guests_own_credentials_in_every_spelling() {
 
 #[test]
 fn refuses_a_head_with_too_many_fields() {
-    assert_eq!(refused(&with(&"X: 1\n".repeat(200).trim_end().to_owned())), Reason::HeadTooLarge);
+    assert_eq!(refused(&with("X: 1\n".repeat(200).trim_end())), Reason::HeadTooLarge);
 }
