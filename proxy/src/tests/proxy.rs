@@ -19,7 +19,7 @@ async fn an_allowed_request_reaches_the_upstream_with_the_credential_and_only_it
     assert_eq!(
         upstream,
         format!(
-            "GET /v1/items/1 HTTP/1.1\r\nHost: api.test:{port}\r\nX-Kept: Yes\r\nauthorization: Bearer {SECRET}\r\n\r\n"
+            "GET /v1/items/1 HTTP/1.1\r\nHost: api.test:{port}\r\nX-Kept: Yes\r\naccept-encoding: identity\r\nauthorization: Bearer {SECRET}\r\n\r\n"
         )
     );
     assert_eq!(lab.wait_for_records(1).await, ["allowed"]);
