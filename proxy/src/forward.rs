@@ -1,5 +1,7 @@
 //! A permitted request on its way: connection, head, bodies both ways, and what is left afterwards.
 
+mod http2;
+
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +23,7 @@ use crate::request::{Body, Fields, Length, RequestHead, Version};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::answer::{AnswerHead, Framing, forwards};
 use crate::upstream::dial::{Offer, Protocol};
+use crate::upstream::http2::Session;
 use crate::upstream::pool::Key;
 use crate::upstream::send::{Connection, ReadHead, Written, write_head};
 use crate::upstream::websocket;
@@ -69,6 +72,14 @@ pub async fn forward<B: Body, S: Sink>(
     body: &mut B,
     sink: &mut S,
 ) -> Result<After, Stop> {
+    let (mut connection, fresh) = match open(&plan, head).await? {
+        Opened::Http2(session) => {
+            // Boxed: most requests never need this state.
+            return Box::pin(http2::forward(plan, permit, session, draft, head, body, sink)).await;
+        }
+        Opened::Http1(connection) => (connection, false),
+        Opened::Fresh(connection) => (connection, true),
+    };
     let mut written = write_head(permit, plan.route, head, plan.material)?;
     let mut ready = head.length == Length::None;
     if !ready && let Some(whole) = body.whole() {
@@ -78,31 +89,76 @@ pub async fn forward<B: Body, S: Sink>(
     }
     // A connection from the pool may have been closed by its peer a moment ago: one more try on a fresh one, where
     // repeating does no harm and nothing of the request is lost.
-    if let Some(mut connection) = plan.client.run.pool.take(plan.key()) {
+    if !fresh {
         let repeatable = ready && head.is_idempotent() && head.websocket.is_none();
         match over(&plan, &mut connection, &written, ready, draft, head, body, sink).await {
             Err(Trouble::ClosedSilently) if repeatable => {}
             Err(trouble) => return Err(trouble.into_stop()),
             Ok(done) => return Ok(finish(&plan, connection, done)),
         }
+        connection = match connect(&plan, Offer::Http1Only).await? {
+            Opened::Fresh(connection) | Opened::Http1(connection) => connection,
+            Opened::Http2(_) => return Err(Stop::new(Reason::Internal, "h2 was chosen and not offered")),
+        };
     }
-    let mut connection = connect(&plan).await?;
     let done = over(&plan, &mut connection, &written, ready, draft, head, body, sink).await;
     let done = done.map_err(Trouble::into_stop)?;
     Ok(finish(&plan, connection, done))
 }
 
+/// A connection that can carry the request.
+enum Opened {
+    /// From the pool.
+    Http1(Box<Connection>),
+    Fresh(Box<Connection>),
+    Http2(Session),
+}
+
+/// HTTP/1.1 from the pool first; HTTP/2 for gRPC and for origins that speak nothing else.
+async fn open(plan: &Plan<'_>, head: &RequestHead) -> Result<Opened, Stop> {
+    let pool = &plan.client.run.pool;
+    if http2::is_needed(head) {
+        return match pool.take_http2(plan.key()) {
+            Some(session) => Ok(Opened::Http2(session)),
+            None => connect(plan, Offer::Any).await,
+        };
+    }
+    if let Some(connection) = pool.take(plan.key()) {
+        return Ok(Opened::Http1(connection));
+    }
+    if head.websocket.is_some() {
+        return connect(plan, Offer::Http1Only).await;
+    }
+    if plan.client.broker.dialler.speaks_only_http2(&plan.route.host, plan.route.port)
+        && let Some(session) = pool.take_http2(plan.key())
+    {
+        return Ok(Opened::Http2(session));
+    }
+    connect(plan, Offer::Http1).await
+}
+
 /// Boxed: the handshake's state is large and most requests never need it.
-fn connect<'a>(plan: &Plan<'a>) -> Pin<Box<dyn Future<Output = Result<Box<Connection>, Stop>> + Send + 'a>> {
+fn connect<'a>(
+    plan: &Plan<'a>,
+    offer: Offer,
+) -> Pin<Box<dyn Future<Output = Result<Opened, Stop>> + Send + 'a>> {
     let Plan { client, api, route, .. } = *plan;
     Box::pin(async move {
-        let connected = client.broker.dialler.connect(api, &route.host, route.port, Offer::Http1).await?;
-        if connected.protocol != Protocol::Http1 {
-            return Err(Stop::new(Reason::UpstreamMalformed, "another protocol than http/1.1 was chosen"));
+        let connected = client.broker.dialler.connect(api, &route.host, route.port, offer).await?;
+        if connected.protocol == Protocol::Http2 {
+            return Session::start(connected).await.map(Opened::Http2);
         }
         let (stream, address) = (Stream::from(connected.stream), connected.address);
-        Ok(Box::new(Connection { stream, input: Input::default(), address, reused: false }))
+        Ok(Opened::Fresh(Box::new(Connection { stream, input: Input::default(), address, reused: false })))
     })
+}
+
+/// A new session where the one before was over.
+async fn connect_http2(plan: &Plan<'_>) -> Result<Session, Stop> {
+    match connect(plan, Offer::Any).await? {
+        Opened::Http2(session) => Ok(session),
+        _ => Err(Stop::new(Reason::UpstreamUnreachable, "the upstream does not speak h2 any more")),
+    }
 }
 
 /// How an exchange over one connection ended.

@@ -97,7 +97,7 @@ impl Dialler {
         port: u16,
         offer: Offer,
     ) -> Result<Connected, Stop> {
-        let known_http2_only = offer == Offer::Http1 && self.known_http2_only(host, port);
+        let known_http2_only = offer == Offer::Http1 && self.speaks_only_http2(host, port);
         let protocols = match offer {
             Offer::Http1 if known_http2_only => UpstreamProtocols::Http2,
             Offer::Http1 | Offer::Http1Only => UpstreamProtocols::Http1,
@@ -159,7 +159,8 @@ impl Dialler {
         Ok(peer)
     }
 
-    fn known_http2_only(&self, host: &Host, port: u16) -> bool {
+    /// True when the origin is known to have no HTTP/1.1.
+    pub fn speaks_only_http2(&self, host: &Host, port: u16) -> bool {
         let known = self.http2_only.lock().unwrap_or_else(PoisonError::into_inner);
         !known.is_empty() && known.contains(&(host.clone(), port))
     }

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod check;
 pub mod dial;
 mod frames;
+pub mod http2;
 pub mod pool;
 pub mod resolve;
 pub mod send;

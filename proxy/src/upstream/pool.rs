@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use freeboard_policy::Host;
 
+use super::http2::Session;
 use super::send::Connection;
 use crate::limits::{IDLE_UPSTREAM_PER_KEY, UPSTREAM_IDLE_TIMEOUT};
 
@@ -26,6 +27,26 @@ pub struct Key<'a> {
 #[derive(Debug, Default)]
 pub struct Pool {
     shelves: Mutex<Vec<Shelf>>,
+    sessions: Mutex<Vec<Kept>>,
+}
+
+/// An HTTP/2 connection, which stays here while requests use it.
+#[derive(Debug)]
+struct Kept {
+    host: Host,
+    port: u16,
+    api: Box<str>,
+    identity: u64,
+    session: Session,
+}
+
+impl Kept {
+    fn fits(&self, key: Key<'_>) -> bool {
+        self.identity == key.identity
+            && self.port == key.port
+            && self.host == *key.host
+            && *self.api == *key.api
+    }
 }
 
 #[derive(Debug)]
@@ -85,8 +106,34 @@ impl Pool {
         }
     }
 
+    /// A session that takes more requests. It stays in the pool for others.
+    pub fn take_http2(&self, key: Key<'_>) -> Option<Session> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain_mut(|kept| kept.session.is_open());
+        let kept = sessions.iter_mut().find(|kept| kept.fits(key))?;
+        kept.session.used = Instant::now();
+        let mut session = kept.session.clone();
+        session.reused = true;
+        Some(session)
+    }
+
+    /// Keeps a session for others as well, unless there is one for this key.
+    pub fn put_http2(&self, key: Key<'_>, session: &Session) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sessions.iter().any(|kept| kept.fits(key)) {
+            let (host, api) = (key.host.clone(), key.api.into());
+            let session = session.clone();
+            sessions.push(Kept { host, port: key.port, api, identity: key.identity, session });
+        }
+    }
+
     /// Closes connections that were idle for too long.
     pub fn sweep(&self) {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.retain(|kept| {
+            !kept.session.is_idle() || kept.session.used.elapsed() < UPSTREAM_IDLE_TIMEOUT
+        });
+        drop(sessions);
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         for shelf in shelves.iter_mut() {
             shelf.idle.retain(|(_, since)| since.elapsed() < UPSTREAM_IDLE_TIMEOUT);
@@ -97,6 +144,7 @@ impl Pool {
     /// Closes all.
     pub fn clear(&self) {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

@@ -129,7 +129,7 @@ fn secret(out: &mut Vec<u8>, value: &[u8]) -> Result<Range<usize>, Stop> {
 }
 
 /// The guest must not write the parameter that carries the credential: which of two an upstream takes is unknown.
-fn check_query(query: Option<&str>, parameter: &str) -> Result<(), Stop> {
+pub fn check_query(query: Option<&str>, parameter: &str) -> Result<(), Stop> {
     let mut pairs = query.into_iter().flat_map(|query| query.split('&'));
     let own = pairs.any(|pair| {
         let name = pair.split_once('=').map_or(pair, |(name, _)| name);

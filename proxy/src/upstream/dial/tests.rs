@@ -156,7 +156,7 @@ async fn h16_connects_again_with_h2_to_an_origin_that_speaks_only_h2() {
     for _ in 0..2 {
         let connected = connect(&dialler, api(LOOPBACK), only.port, Offer::Http1).await.unwrap();
         assert_eq!(connected.protocol, Protocol::Http2);
-        assert!(dialler.known_http2_only(&host("api.test"), only.port));
+        assert!(dialler.speaks_only_http2(&host("api.test"), only.port));
     }
     let websocket = connect(&dialler, api(LOOPBACK), only.port, Offer::Http1Only).await;
     assert!(websocket.is_err());
