@@ -15,7 +15,9 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use tokio::time::timeout;
 
-use super::{Plan, Trouble, Upload, UploadEnd, UploadState, head_timeout, keep_harmless, request_limit, response_limit};
+use super::{
+    Plan, Trouble, Upload, UploadEnd, UploadState, head_timeout, keep_harmless, request_limit, response_limit,
+};
 use crate::credential::{Attach, Material};
 use crate::error::Stop;
 use crate::limits;

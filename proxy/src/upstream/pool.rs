@@ -130,9 +130,8 @@ impl Pool {
     /// Closes connections that were idle for too long.
     pub fn sweep(&self) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        sessions.retain(|kept| {
-            !kept.session.is_idle() || kept.session.used.elapsed() < UPSTREAM_IDLE_TIMEOUT
-        });
+        sessions
+            .retain(|kept| !kept.session.is_idle() || kept.session.used.elapsed() < UPSTREAM_IDLE_TIMEOUT);
         drop(sessions);
         let mut shelves = self.shelves.lock().unwrap_or_else(PoisonError::into_inner);
         for shelf in shelves.iter_mut() {

@@ -153,7 +153,10 @@ async fn h14_grpc_keeps_its_trailers() {
 
     let fails = call(&lab, "/grpc.Service/Fails").await;
     let trailers = fails.trailers.unwrap();
-    assert_eq!((&trailers["grpc-status"], &trailers["grpc-message"]), (&"13".parse().unwrap(), &"said so".parse().unwrap()));
+    assert_eq!(
+        (&trailers["grpc-status"], &trailers["grpc-message"]),
+        (&"13".parse().unwrap(), &"said so".parse().unwrap())
+    );
 
     let only = call(&lab, "/grpc.Service/TrailersOnly").await;
     assert_eq!(only.head["grpc-status"], "5");
