@@ -31,8 +31,8 @@ pub fn program(name: &str) -> PathBuf {
 
 impl BrokerProcess {
     /// Writes a configuration into `folder`, which holds the policy, and starts the broker in `world`.
-    pub fn start(world: &Network, folder: &Path) -> Self {
-        std::fs::write(folder.join("freeboard.toml"), config(folder)).unwrap();
+    pub fn start(world: &Network, folder: &Path, names: &[(&str, &str)]) -> Self {
+        std::fs::write(folder.join("freeboard.toml"), config(folder, names)).unwrap();
         let mut broker = Self { child: Self::spawn(world, folder), folder: folder.to_owned() };
         broker.wait_ready();
         broker
@@ -42,15 +42,14 @@ impl BrokerProcess {
         for name in ["state", "run"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
         }
-        let mut command = Command::new(program("freeboard"));
-        command.arg("serve").arg("--config").arg(folder.join("freeboard.toml")).stdin(Stdio::null());
-        let output = std::fs::File::options().create(true).append(true).open(folder.join("output")).unwrap();
-        command.stdout(output.try_clone().unwrap()).stderr(output);
-        if Uid::effective().is_root() && std::env::var_os("FREEBOARD_TEST_ROOT_BROKER").is_none() {
-            hand_over(folder);
-            command.uid(NOBODY).gid(NOBODY);
+        if !folder.join("state/ca/ca.pem").exists() {
+            let mut init = command(folder, &["ca", "init"]);
+            let status = init.status().unwrap();
+            let said = std::fs::read_to_string(folder.join("output")).unwrap_or_default();
+            assert!(status.success(), "no authority was made: {said}");
         }
-        world.enter(|| command.spawn().unwrap())
+        let mut serve = command(folder, &["serve"]);
+        world.enter(|| serve.spawn().unwrap())
     }
 
     fn wait_ready(&mut self) {
@@ -115,6 +114,19 @@ impl Drop for BrokerProcess {
     }
 }
 
+/// A command of the broker's program, as the broker's user, with its output kept.
+fn command(folder: &Path, words: &[&str]) -> Command {
+    let mut command = Command::new(program("freeboard"));
+    command.args(words).arg("--config").arg(folder.join("freeboard.toml")).stdin(Stdio::null());
+    let output = std::fs::File::options().create(true).append(true).open(folder.join("output")).unwrap();
+    command.stdout(output.try_clone().unwrap()).stderr(output);
+    if Uid::effective().is_root() {
+        hand_over(folder);
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command
+}
+
 /// Gives a folder and what is in it to the broker's user.
 fn hand_over(path: &Path) {
     chown(path, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY))).unwrap();
@@ -129,17 +141,23 @@ fn hand_over(path: &Path) {
 }
 
 /// The configuration of the lab's broker: everything in the folder, names of the lab resolved without DNS.
-fn config(folder: &Path) -> String {
+fn config(folder: &Path, names: &[(&str, &str)]) -> String {
     use std::fmt::Write as _;
     let at = |name: &str| folder.join(name).display().to_string();
     let mut text = format!(
-        "[broker]\npolicy = \"{}\"\nstate_dir = \"{}\"\ncontrol_socket = \"{}\"\n\n[broker.hosts]\n",
+        "[broker]\npolicy = \"{}\"\nca_certificate = \"{}\"\nca_key = \"{}\"\ncontrol_socket = \"{}\"\n\
+         reload_every = \"off\"\ngrace = \"2s\"\n\n[broker.audit]\nfolder = \"{}\"\n\n[broker.hosts]\n",
         at("policy"),
-        at("state"),
+        at("state/ca/ca.pem"),
+        at("state/ca/ca-key.pem"),
         at("run/control.sock"),
+        at("state/audit"),
     );
     for host in HOSTS {
         writeln!(text, "\"{host}\" = [\"{}\"]", address_of(host)).unwrap();
+    }
+    for (name, address) in names {
+        writeln!(text, "\"{name}\" = [\"{address}\"]").unwrap();
     }
     text
 }

@@ -182,6 +182,11 @@ impl Lab {
 
     /// With another policy (`FOLDER` in it is replaced), leaving the addresses of `without` to a real server.
     pub fn start_with(policy: &str, without: &[&str]) -> Option<Self> {
+        Self::start_resolving(policy, without, &[])
+    }
+
+    /// With names that the broker resolves to these addresses, besides the lab's hosts.
+    pub fn start_resolving(policy: &str, without: &[&str], names: &[(&str, &str)]) -> Option<Self> {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
         let folder = tempfile::Builder::new().prefix("freeboard-lab-").tempdir().unwrap();
         let ca = Arc::new(TestCa::new());
@@ -194,7 +199,7 @@ impl Lab {
         }
         std::fs::write(folder.path().join("upstream-ca.pem"), ca.pem()).unwrap();
         write_policy(folder.path(), policy);
-        let broker = BrokerProcess::start(&world, folder.path());
+        let broker = BrokerProcess::start(&world, folder.path(), names);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let audit = AuditLog::new(&broker.audit_folder());

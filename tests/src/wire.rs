@@ -115,6 +115,13 @@ impl Wire {
         bytes
     }
 
+    /// Every byte of one answer that can be read, whether it is whole or not.
+    pub fn bytes_of_answer(&mut self, method: &str) -> Vec<u8> {
+        let mut tee = Tee { inner: self, seen: Vec::new() };
+        let _ = response::read(&mut tee, method);
+        tee.seen
+    }
+
     pub fn set_patience(&self, patience: Duration) {
         self.tcp().set_read_timeout(Some(patience)).unwrap();
     }
@@ -148,6 +155,19 @@ pub fn client_config(ca_pem: &str, protocols: &[&[u8]]) -> Arc<ClientConfig> {
         .with_no_client_auth();
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     Arc::new(config)
+}
+
+struct Tee<'a> {
+    inner: &'a mut Wire,
+    seen: Vec<u8>,
+}
+
+impl Read for Tee<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.seen.extend_from_slice(&buffer[..read]);
+        Ok(read)
+    }
 }
 
 impl Read for Wire {

@@ -62,3 +62,11 @@ fn flawed_certificates_are_flawed() {
     upstream.flaw("api.test", Flaw::None);
     dial(&world, &ca, "api.test").unwrap();
 }
+
+#[test]
+fn the_labs_policy_loads_without_a_word() {
+    use freeboard_policy::{Policy, SourceFile, render_all};
+    let files = [SourceFile::new("lab.toml", freeboard_tests::lab::POLICY.replace("FOLDER", "/nowhere"))];
+    let loaded = Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
+    assert!(loaded.warnings.is_empty(), "{}", render_all(&loaded.warnings));
+}
