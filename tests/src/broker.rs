@@ -7,6 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Gid, Pid, Uid, chown};
 
+use crate::audit::AuditLog;
 use crate::network::Network;
 use crate::upstream::{HOSTS, address_of};
 use crate::wait;
@@ -88,6 +89,20 @@ impl BrokerProcess {
         kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), signal).unwrap();
     }
 
+    /// Tells it to read the policy again and waits until it has said what came of it.
+    pub fn reload(&self) {
+        let log = AuditLog::new(&self.audit_folder());
+        let told = |log: &AuditLog| {
+            let of_reload = |record: &serde_json::Value| {
+                record["kind"] == "policy_loaded" || record["kind"] == "reload_refused"
+            };
+            log.records().iter().filter(|record| of_reload(record)).count()
+        };
+        let before = told(&log);
+        self.signal(Signal::SIGHUP);
+        wait::until_true("the broker has read the policy again", || told(&log) > before);
+    }
+
     /// Kills it without a word and waits.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -159,5 +174,8 @@ fn config(folder: &Path, names: &[(&str, &str)]) -> String {
     for (name, address) in names {
         writeln!(text, "\"{name}\" = [\"{address}\"]").unwrap();
     }
+    let socket = at("run/control.sock");
+    writeln!(text, "\n[sandboxd]\nproviders = [\"native\", \"wasm\"]\nbroker = \"{socket}\"\ncallers = \"{}\"", at("callers.toml"))
+        .unwrap();
     text
 }

@@ -1,0 +1,345 @@
+//! Real programs behind `native`, unmodified and without proxy variables, against real servers. Attack class H.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failing test panics")]
+
+use std::process::Command;
+use std::time::Duration;
+
+use freeboard_tests::answer::Answer;
+use freeboard_tests::lab::{C1, C3, Lab, POLICY};
+use freeboard_tests::real::{self, git_backend, nginx};
+use freeboard_tests::sandbox::User;
+
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Skips loudly where a program is missing.
+fn has(program: &str) -> bool {
+    let found = real::search_path().split(':').any(|folder| std::path::Path::new(folder).join(program).exists());
+    if !found {
+        eprintln!("SKIPPED: `{program}` is not installed (tests/run installs it)");
+    }
+    found
+}
+
+fn has_module(module: &str) -> bool {
+    let found = Command::new(PYTHON).args(["-c", &format!("import {module}")]).status().is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("SKIPPED: Python has no `{module}` (tests/run installs it)");
+    }
+    found
+}
+
+#[test]
+fn curl_reaches_a_granted_route_and_reads_why_another_is_refused() {
+    let Some(lab) = Lab::start() else { return };
+    for user in [User::Own, User::Nobody] {
+        let ran = lab
+            .sandbox_as(user, &["items"], &[], &["curl", "-sS", "--http1.1", "https://api.test/v1/items/1"])
+            .succeeded();
+        assert!(ran.stdout.contains("/v1/items/1"), "{ran:?}");
+        let recorded = lab.upstream.take();
+        assert_eq!(recorded[0].field("authorization").unwrap(), format!("Bearer {C1}"));
+        let ran = lab.sandbox_as(user, &["items"], &[], &["curl", "-sS", "-w", "\n%{http_code}", "https://api.test/v1/admin"]);
+        assert!(ran.stdout.contains("no_rule") && ran.stdout.ends_with("403"), "H53: {ran:?}");
+        let ran = lab.sandbox_as(user, &["items"], &[], &["curl", "-sS", "https://evil.test/"]);
+        assert_eq!(ran.code, Some(6), "the name does not resolve: {ran:?}");
+        assert!(lab.upstream.take().is_empty());
+    }
+}
+
+#[test]
+fn h13_curl_speaks_http2_and_http11() {
+    if !has("nginx") {
+        return;
+    }
+    let Some(lab) = Lab::start_with(POLICY, &["pub.test"]) else { return };
+    let _nginx = nginx(&lab, &[("pub.test", "location / { return 200 \"$server_protocol $request_uri\\n\"; }")]);
+    for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
+        let ran = lab
+            .sandbox(&["pub"], &["curl", "-sS", flag, "-w", "%{http_version}", "https://pub.test/x?a=1"])
+            .succeeded();
+        assert!(ran.stdout.contains("/x?a=1") && ran.stdout.ends_with(version), "{ran:?}");
+    }
+    let ran = lab.sandbox(&["pub"], &["curl", "-sS", "-I", "https://pub.test/x"]).succeeded();
+    assert!(ran.stdout.contains("200"), "H25: {ran:?}");
+}
+
+#[test]
+fn h01_python_clients_trust_the_authority_they_are_given() {
+    let Some(lab) = Lab::start() else { return };
+    let programs = [
+        ("urllib.request", "import urllib.request as u; print(u.urlopen('https://pub.test/x').status)"),
+        ("requests", "import requests; s=requests.Session(); print([s.get('https://pub.test/x').status_code for _ in range(20)][-1])"),
+        ("httpx", "import httpx; print(httpx.get('https://pub.test/x').status_code)"),
+        ("httpx", "import httpx,asyncio\nasync def main():\n  async with httpx.AsyncClient() as c: print((await c.get('https://pub.test/x')).status_code)\nasyncio.run(main())"),
+        ("aiohttp", "import aiohttp,asyncio\nasync def main():\n  async with aiohttp.ClientSession() as s:\n    async with s.get('https://pub.test/x') as r: print(r.status)\nasyncio.run(main())"),
+    ];
+    for (module, program) in programs {
+        if has_module(module) {
+            let ran = lab.sandbox(&["pub"], &[PYTHON, "-c", program]).succeeded();
+            assert_eq!(ran.stdout.trim(), "200", "{module}: {ran:?}");
+        }
+    }
+}
+
+#[test]
+fn h02_the_chain_is_strict_x509() {
+    let Some(lab) = Lab::start() else { return };
+    let program = "import ssl,socket\n\
+        c=ssl.create_default_context(); c.verify_flags|=ssl.VERIFY_X509_STRICT\n\
+        s=c.wrap_socket(socket.create_connection(('pub.test',443)),server_hostname='pub.test')\n\
+        print(s.version())";
+    let ran = lab.sandbox(&["pub"], &[PYTHON, "-c", program]).succeeded();
+    assert_eq!(ran.stdout.trim(), "TLSv1.3", "{ran:?}");
+    let ran = lab.shell(&["pub"], "openssl s_client -x509_strict -verify_return_error -brief -connect pub.test:443 -servername pub.test </dev/null");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+}
+
+#[test]
+fn h03_node_fetch_works_without_proxy_variables() {
+    if !has("node") {
+        return;
+    }
+    let Some(lab) = Lab::start() else { return };
+    let program = "fetch('https://api.test/v1/items/7').then(async r => { console.log(r.status, await r.text()); return fetch('https://api.test/v1/admin') }).then(r => console.log(r.status))";
+    let ran = lab.sandbox_as(User::Own, &["items"], &["--timeout", "60s"], &["/usr/bin/node", "-e", program]).succeeded();
+    assert!(ran.stdout.starts_with("200") && ran.stdout.contains("/v1/items/7") && ran.stdout.trim_end().ends_with("403"), "{ran:?}");
+}
+
+#[test]
+fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
+    if !(has("git") && has("nginx") && has("fcgiwrap")) {
+        return;
+    }
+    let Some(lab) = Lab::start_with(POLICY, &["git.test"]) else { return };
+    let root = lab.folder().join("repositories");
+    make_repository(&root.join("org/repo.git"));
+    let (_backend, socket) = git_backend(&lab);
+    let password = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("robot:{C3}"));
+    let directives = format!(
+        "if ($http_authorization != \"Basic {password}\") {{ return 401; }}\nlocation / {{\nfastcgi_pass unix:{};\n\
+         fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;\nfastcgi_param GIT_PROJECT_ROOT {};\n\
+         fastcgi_param GIT_HTTP_EXPORT_ALL 1;\nfastcgi_param PATH_INFO $uri;\nfastcgi_param QUERY_STRING $query_string;\n\
+         fastcgi_param REQUEST_METHOD $request_method;\nfastcgi_param CONTENT_TYPE $content_type;\n\
+         fastcgi_param CONTENT_LENGTH $content_length;\nfastcgi_param REMOTE_USER robot;\n\
+         fastcgi_param HTTP_GIT_PROTOCOL $http_git_protocol;\nfastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;\n\
+         fastcgi_param GIT_CONFIG_COUNT 1;\nfastcgi_param GIT_CONFIG_KEY_0 safe.directory;\nfastcgi_param GIT_CONFIG_VALUE_0 *;\n}}",
+        socket.display(),
+        root.display(),
+    );
+    let _nginx = nginx(&lab, &[("git.test", &directives)]);
+    let clone = "set -e; git clone -q https://git.test/org/repo.git r; cat r/hello; git clone -q --depth 1 https://git.test/org/repo.git s; git -C r fetch -q; git ls-remote https://git.test/org/repo.git | head -1";
+    let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", clone]).succeeded();
+    assert!(ran.stdout.contains("hello from the lab") && ran.stdout.contains("HEAD"), "{ran:?}");
+    let push = "git clone -q https://git.test/org/repo.git r && cd r && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x && git push 2>&1";
+    let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]);
+    assert!(ran.code != Some(0) && ran.stdout.contains("403"), "{ran:?}");
+    // A grant that allows it: the push gets through, also one larger than git's post buffer (H26).
+    let pushing = POLICY.replace(
+        "\"POST /org/repo.git/git-upload-pack\"]",
+        "\"POST /org/repo.git/git-upload-pack\", \"GET /org/repo.git/info/refs?service=git-receive-pack\", \"POST /org/repo.git/git-receive-pack\"]",
+    ).replace("[grant.git]\ncallers = [\"lab\"]\nbudget = {", "[grant.git]\ncallers = [\"lab\"]\nbudget = { request_bytes = \"16MiB\",");
+    lab.write_policy(&pushing);
+    lab.broker.reload();
+    let push = "git clone -q https://git.test/org/repo.git r && cd r && head -c 3000000 /dev/urandom > big && git add big && git -c user.name=x -c user.email=x@x commit -q -m big && git push -q 2>&1 && git ls-remote origin HEAD";
+    let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]).succeeded();
+    assert!(ran.stdout.contains("HEAD"), "{ran:?}");
+}
+
+fn make_repository(path: &std::path::Path) {
+    let work = path.with_extension("work");
+    let script = "set -e; git init -q -b main \"$2\"; cd \"$2\"; echo 'hello from the lab' > hello; git add hello; \
+        git -c user.name=x -c user.email=x@x commit -q -m one; git clone -q --bare \"$2\" \"$1\"; \
+        git -C \"$1\" config http.receivepack true; git -C \"$1\" config uploadpack.allowFilter true";
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let status = Command::new("/bin/sh").args(["-c", script, "sh"]).arg(path).arg(&work).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn pip_installs_from_a_real_index_through_the_broker() {
+    if !has("nginx") || !has_module("pip") {
+        return;
+    }
+    let Some(venv) = venv("pypiserver", &["pypiserver==2.3.2", "setuptools", "wheel"]) else { return };
+    let policy = POLICY.replace("routes = [\"GET /v2/**\"]", "routes = [\"GET /v2/**\", \"GET /simple/**\", \"GET /packages/**\"]");
+    let Some(lab) = Lab::start_with(&policy, &["reg.test"]) else { return };
+    let packages = lab.folder().join("packages");
+    std::fs::create_dir_all(&packages).unwrap();
+    build_wheel(&packages);
+    let _index = real::Server::start(
+        &lab,
+        "pypiserver",
+        Command::new(venv.join("bin/pypi-server")).args(["run", "-p", "8081", "-i", "10.77.0.5", "--disable-fallback"]).arg(&packages),
+    )
+    .wait_port(&lab, "reg.test", 8081);
+    let proxy = "location / { proxy_pass http://10.77.0.5:8081; proxy_set_header Host $host; }";
+    let _nginx = nginx(&lab, &[("reg.test", proxy)]);
+    let install = format!("{PYTHON} -m pip install -q --no-cache-dir --disable-pip-version-check --target /work/t --index-url https://reg.test/simple/ labpackage && PYTHONPATH=/work/t {PYTHON} -c 'import labpackage; print(labpackage.WORD)'");
+    let ran = lab.sandbox_as(User::Own, &["reg"], &["--timeout", "120s"], &["/bin/sh", "-c", &install]).succeeded();
+    assert!(ran.stdout.contains("installed through the broker"), "{ran:?}");
+}
+
+/// A wheel by hand: a zip of three files.
+fn build_wheel(folder: &std::path::Path) {
+    let program = "import zipfile,sys\n\
+        z=zipfile.ZipFile(sys.argv[1]+'/labpackage-1.0-py3-none-any.whl','w')\n\
+        z.writestr('labpackage/__init__.py','WORD=\"installed through the broker\"\\n')\n\
+        z.writestr('labpackage-1.0.dist-info/METADATA','Metadata-Version: 2.1\\nName: labpackage\\nVersion: 1.0\\n')\n\
+        z.writestr('labpackage-1.0.dist-info/WHEEL','Wheel-Version: 1.0\\nGenerator: lab\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')\n\
+        z.writestr('labpackage-1.0.dist-info/RECORD','')\n";
+    let status = Command::new(PYTHON).args(["-c", program]).arg(folder).status().unwrap();
+    assert!(status.success());
+}
+
+/// A virtual environment below the target folder with these packages, made once.
+fn venv(name: &str, packages: &[&str]) -> Option<std::path::PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let path = own.ancestors().nth(3).unwrap().join("venvs").join(name);
+    if path.join("ready").exists() {
+        return Some(path);
+    }
+    let made = Command::new(PYTHON).args(["-m", "venv"]).arg(&path).status().is_ok_and(|status| status.success())
+        && Command::new(path.join("bin/pip")).args(["install", "-q", "--disable-pip-version-check"]).args(packages).status().is_ok_and(|status| status.success());
+    if !made {
+        eprintln!("SKIPPED: no virtual environment with {packages:?} (no network?)");
+        return None;
+    }
+    std::fs::write(path.join("ready"), "").unwrap();
+    Some(path)
+}
+
+#[test]
+fn h17_h20_a_websocket_carries_frames_both_ways_and_keeps_its_close_code() {
+    if !has_module("websockets") {
+        return;
+    }
+    let Some(lab) = Lab::start_with(POLICY, &["pub.test"]) else { return };
+    let (certificate, key) = lab.upstream.ca().leaf_pem(&["pub.test"]);
+    std::fs::write(lab.folder().join("ws.pem"), certificate + &key).unwrap();
+    let server = "import asyncio,ssl,sys,websockets\n\
+        async def echo(ws,path=None):\n\
+        \x20 async for m in ws:\n\
+        \x20   if m=='bye': await ws.close(4001,'so long')\n\
+        \x20   else: await ws.send(m)\n\
+        async def main():\n\
+        \x20 c=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER); c.load_cert_chain(sys.argv[1])\n\
+        \x20 async with websockets.serve(echo,'10.77.0.3',443,ssl=c): await asyncio.Future()\n\
+        asyncio.run(main())\n";
+    let certificate = lab.folder().join("ws.pem");
+    let _server = real::python(&lab, "ws", server, &[certificate.to_str().unwrap()]).wait_port(&lab, "pub.test", 443);
+    let client = "import asyncio,websockets\n\
+        async def main():\n\
+        \x20 async with websockets.connect('wss://pub.test/ws/x') as ws:\n\
+        \x20   await ws.send('text'); print(await ws.recv())\n\
+        \x20   await ws.send(b'\\x00\\xff'*40000); print(len(await ws.recv()))\n\
+        \x20   await ws.send('bye')\n\
+        \x20   try: await ws.recv()\n\
+        \x20   except websockets.ConnectionClosed as e: print(e.code,e.reason)\n\
+        \x20 try:\n\
+        \x20   async with websockets.connect('wss://pub.test/other') as ws: print('open')\n\
+        \x20 except websockets.InvalidStatusCode as e: print(e.status_code)\n\
+        asyncio.run(main())";
+    let ran = lab.sandbox(&["pub"], &[PYTHON, "-c", client]).succeeded();
+    assert_eq!(ran.stdout.split('\n').collect::<Vec<_>>()[..4], ["text", "80000", "4001 so long", "403"], "{ran:?}");
+}
+
+#[test]
+fn h22_events_arrive_as_they_are_sent() {
+    let Some(lab) = Lab::start() else { return };
+    lab.upstream.take_over("pub.test", "/sse", |_, stream| {
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for turn in 0..4 {
+            let event = format!("data: {turn}\n\n");
+            let _ = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
+            let _ = stream.flush();
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let _ = stream.write_all(b"0\r\n\r\n");
+        let _ = stream.flush();
+    });
+    let program = "import urllib.request as u,time\n\
+        r=u.urlopen('https://pub.test/sse'); t=[]\n\
+        for l in r:\n\
+        \x20 if l.strip(): t.append(time.monotonic())\n\
+        print(' '.join('%d'%((b-a)*1000) for a,b in zip(t,t[1:])))";
+    let ran = lab.sandbox(&["pub"], &[PYTHON, "-c", program]).succeeded();
+    let gaps: Vec<u64> = ran.stdout.split_whitespace().map(|gap| gap.parse().unwrap()).collect();
+    assert_eq!(gaps.len(), 3, "{ran:?}");
+    assert!(gaps.iter().all(|gap| *gap > 150), "events were held back: {gaps:?}");
+}
+
+#[test]
+fn h26_h29_large_bodies_pass_both_ways() {
+    let Some(lab) = Lab::start() else { return };
+    lab.upstream.on("pub.test", "/up", |request| Answer::new(200, &[], request.body.len().to_string()));
+    let big = vec![b'x'; 20 << 20];
+    lab.upstream.on("pub.test", "/down", move |_| Answer::new(200, &[], &big));
+    for size in ["130k", "1M", "20M"] {
+        let script = format!("head -c {size} /dev/zero > f && curl -sS --http1.1 -T f https://pub.test/up && echo && curl -sS --http1.1 --data-binary @f https://pub.test/up");
+        let ran = lab.sandbox_as(User::Own, &["pub"], &["--timeout", "60s"], &["/bin/sh", "-c", &script]).succeeded();
+        let lengths: Vec<&str> = ran.stdout.split_whitespace().collect();
+        assert_eq!(lengths.len(), 2, "{ran:?}");
+        assert_eq!(lengths[0], lengths[1], "{ran:?}");
+    }
+    let ran = lab.shell(&["pub"], "curl -sS https://pub.test/down | wc -c").succeeded();
+    assert_eq!(ran.stdout.trim(), (20 << 20).to_string());
+}
+
+#[test]
+fn h40_the_explicit_proxy_works_for_programs_that_want_one() {
+    let Some(lab) = Lab::start() else { return };
+    let ran = lab.sandbox(&["pub"], &["curl", "-sS", "-x", "http://198.18.0.1:3128", "https://pub.test/x"]).succeeded();
+    assert!(ran.stdout.contains("pub.test"), "{ran:?}");
+    let ran = lab.sandbox(&["pub"], &["curl", "-sS", "-x", "http://198.18.0.1:3128", "https://evil.test/x"]);
+    assert_ne!(ran.code, Some(0));
+    assert!(ran.stderr.contains("403"), "{ran:?}");
+}
+
+#[test]
+fn h54_a_name_that_is_not_granted_fails_quickly() {
+    let Some(lab) = Lab::start() else { return };
+    let ran = lab.shell(&["items"], "getent ahosts evil.test; echo $?; getent ahosts api.test | head -1");
+    assert!(ran.stdout.starts_with('2') && ran.stdout.contains("STREAM"), "{ran:?}");
+    assert!(ran.time < Duration::from_secs(5), "{ran:?}");
+}
+
+#[test]
+fn h61_the_first_request_after_the_start_works_every_time() {
+    let Some(lab) = Lab::start() else { return };
+    for _ in 0..20 {
+        lab.sandbox(&["items"], &["curl", "-sS", "--fail", "https://api.test/v1/items/1"]).succeeded();
+    }
+}
+
+#[test]
+fn d_everything_else_that_a_program_tries_fails() {
+    let Some(lab) = Lab::start() else { return };
+    let script = "exec 2>&1\n\
+        curl -sS -m 5 -k https://1.1.1.1/ -o /dev/null -w '%{http_code}\\n'; echo raw-address $?\n\
+        curl -sS -m 5 http://169.254.169.254/latest/meta-data/ -w '%{http_code}\\n' -o /dev/null; echo metadata $?\n\
+        curl -sS -m 5 http://127.0.0.1:9464/; echo loopback $?\n\
+        timeout 5 git ls-remote git://git.test/x; echo git $?\n\
+        (echo x >/dev/udp/1.1.1.1/443) ; echo done\n";
+    let ran = lab.sandbox(&["items"], &["/bin/bash", "-c", script]);
+    assert!(!ran.stdout.contains("raw-address 0\n") || ran.stdout.contains("403"), "{ran:?}");
+    assert_eq!(lab.upstream.connections(), 0);
+    let reasons: Vec<String> =
+        lab.audit.records().iter().filter_map(|record| record["reason"].as_str().map(str::to_owned)).collect();
+    assert!(reasons.contains(&"raw_address".to_owned()), "{reasons:?}");
+}
+
+#[test]
+fn c21_f13_the_secret_is_nowhere_inside_and_the_search_finds_a_planted_one() {
+    let Some(lab) = Lab::start() else { return };
+    let search = |plant: &str| {
+        let script = format!(
+            "{plant} curl -sS https://api.test/v1/items/1 >/dev/null; \
+             {{ cat /proc/*/environ /proc/*/cmdline; cat /proc/self/mountinfo; find / -xdev -type f -size -2000k -not -path '/proc/*' -not -path '/sys/*' -not -path '/usr/*' -print0 2>/dev/null | xargs -0 cat; }} 2>/dev/null | grep -a -c 'canary-' || true"
+        );
+        lab.sandbox_as(User::Own, &["items", "echo", "git", "reg"], &["--timeout", "60s"], &["/bin/sh", "-c", &script]).succeeded()
+    };
+    assert_eq!(search("").stdout.trim(), "0");
+    // The plant is split so that the command line itself does not hold the word.
+    let planted = search("p=cana; echo ${p}ry-planted > /tmp/plant;");
+    assert_ne!(planted.stdout.trim(), "0", "the search works: {planted:?}");
+}
