@@ -28,12 +28,17 @@ impl AuditLog {
 
     /// The log as it is on disk, all files in order.
     pub fn text(&self) -> String {
+        self.files().iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+    }
+
+    /// The files of the log, oldest first.
+    pub fn files(&self) -> Vec<PathBuf> {
         let mut files: Vec<PathBuf> = std::fs::read_dir(&self.folder)
             .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
             .unwrap_or_default();
         files.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
         files.sort();
-        files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+        files
     }
 
     /// Records that are decisions of this run (requests, tunnels, handshakes, connections, DNS).

@@ -229,6 +229,13 @@ impl Lab {
         self.control = None;
     }
 
+    /// Starts the broker again after its end, and connects.
+    pub fn restart(&mut self) {
+        self.control = None;
+        self.broker.restart(&self.world);
+        self.reconnect();
+    }
+
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
