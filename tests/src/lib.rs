@@ -26,6 +26,7 @@ pub mod ca;
 pub mod canary;
 pub mod dns;
 pub mod expect;
+pub mod h2;
 pub mod lab;
 pub mod network;
 pub mod real;
