@@ -80,12 +80,18 @@ pub async fn forward<B: Body, S: Sink>(
         Opened::Http1(connection) => (connection, false),
         Opened::Fresh(connection) => (connection, true),
     };
-    let mut written = write_head(permit, plan.route, head, plan.material)?;
-    let mut ready = head.length == Length::None;
-    if !ready && let Some(whole) = body.whole() {
+    let whole = if head.length == Length::None { None } else { body.whole() };
+    // SECURITY: a body that is here whole goes out with its length. Appended raw to a head that announces chunks, its
+    // bytes would be read as framing: the guest would write requests of its own (ATTACKS B22, `egress_h2`).
+    let length = match (head.length, whole) {
+        (Length::Unknown, Some(whole)) => Length::Sized(whole.len() as u64),
+        (length, _) => length,
+    };
+    let mut written = write_head(permit, plan.route, head, length, plan.material)?;
+    let ready = head.length == Length::None || whole.is_some();
+    if let Some(whole) = whole {
         written.append(whole);
         draft.note(|outcome| outcome.request_bytes = whole.len() as u64);
-        ready = true;
     }
     // A connection from the pool may have been closed by its peer a moment ago: one more try on a fresh one, where
     // repeating does no harm and nothing of the request is lost.

@@ -12,6 +12,9 @@ pub const MAX_HEADER_FIELDS: usize = 100;
 pub const MAX_METHOD_BYTES: usize = 32;
 /// Bytes of one chunk-size line with its extensions (ATTACKS B16, B17). At the limit: 400 and close.
 pub const MAX_CHUNK_LINE_BYTES: usize = 128;
+/// Bytes of one chunk as its size line says: 1 TiB, above every body budget; a size near 2^64 overflows in careless
+/// readers (ATTACKS B16). At the limit: 400 and close.
+pub const MAX_CHUNK_BYTES: u64 = 1 << 40;
 /// Bytes of chunk extensions in one body (ATTACKS B17). At the limit: 400 and close.
 pub const MAX_CHUNK_EXTENSION_BYTES: usize = 4 << 10;
 /// Bytes of a trailer section. At the limit: 400 and close.

@@ -67,9 +67,25 @@ pub fn refused_on(
     let reason = response.reason().unwrap_or_else(|| panic!("no reason code in {response:?} to:\n{shown}"));
     assert_eq!(new[0]["reason"], reason.as_str(), "of:\n{shown}");
     let id = new[0]["request_id"].as_str().unwrap();
-    assert!(response.text().contains(id), "the answer names the record: {response:?}");
+    assert_eq!(response.field("x-freeboard-request-id"), Some(id), "the answer names the record: {response:?}");
     run.lab.assert_no_secret("a refusal", &[response.head.clone(), response.body.clone()].concat());
     Some(response)
+}
+
+/// Sends a request whose head is fine and whose body is not. The head may have gone on while the body was still coming;
+/// the upstream must never get a whole request, the client no answer of the upstream, and the connection must be closed.
+pub fn broken_body(run: &Run<'_>, way: Way, host: &str, request: impl AsRef<[u8]>, statuses: &[u16]) {
+    let shown: String = String::from_utf8_lossy(request.as_ref()).chars().take(400).collect();
+    let (before, records_before) = (run.lab.upstream.requests().len(), run.lab.audit.decisions(&run.id).len());
+    let mut wire = run.tls(way, host);
+    let reply = wire.ask(request);
+    let status = reply.status().unwrap_or(0);
+    assert!(status == 0 || statuses.contains(&status), "answered {reply:?}, wanted {statuses:?}, to:\n{shown}");
+    assert!(wire.is_closed(), "still open after:\n{shown}");
+    let new = run.decisions(records_before + 1).split_off(records_before);
+    assert_eq!(new.len(), 1, "records {new:#?} of:\n{shown}");
+    assert_ne!(new[0]["verdict"], "allowed", "{new:#?} of:\n{shown}");
+    assert_eq!(run.lab.upstream.requests().len(), before, "an upstream got a whole request of:\n{shown}");
 }
 
 /// Sends `request` on a new connection; it must be answered by the upstream. Returns the answer and what was recorded.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -107,7 +108,7 @@ callers = ["lab"]
 budget = { calls = 100000, per_minute = 100000, concurrent = 64 }
 [[grant.items.allow]]
 api = "api"
-routes = ["GET /v1/items/*", "POST /v1/items", "GET /v1/search?scope=read"]
+routes = ["GET /v1/items/*", "POST /v1/items", "GET /v1/search?scope!=read"]
 
 [grant.echo]
 callers = ["lab"]
@@ -132,7 +133,7 @@ callers = ["lab"]
 budget = { calls = 100000, per_minute = 100000, concurrent = 64 }
 [[grant.git.allow]]
 api = "git"
-routes = ["GET /org/repo.git/info/refs?service=git-upload-pack", "POST /org/repo.git/git-upload-pack"]
+routes = ["GET /org/repo.git/info/refs?service!=git-upload-pack", "POST /org/repo.git/git-upload-pack"]
 
 [grant.reg]
 callers = ["lab"]
@@ -195,7 +196,9 @@ impl Lab {
             std::fs::create_dir(folder.path().join(name)).unwrap();
         }
         for (name, secret) in [("c1", C1), ("c2", C2), ("c3", C3), ("c4", C4), ("c5", C5)] {
-            std::fs::write(folder.path().join("secrets").join(name), secret).unwrap();
+            let path = folder.path().join("secrets").join(name);
+            std::fs::write(&path, secret).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         }
         std::fs::write(folder.path().join("upstream-ca.pem"), ca.pem()).unwrap();
         write_policy(folder.path(), policy);

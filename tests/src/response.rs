@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 /// An answer as it came.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Response {
     pub status: u16,
     /// Names as they came.
@@ -37,11 +37,21 @@ impl Response {
             .unwrap_or_else(|error| panic!("not JSON ({error}): {}", self.text()))
     }
 
-    /// The reason code of one of our refusals.
+    /// The reason code of one of our refusals: in its body, and in a field for programs that show no body.
     pub fn reason(&self) -> Option<String> {
-        let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
-        let find = |key: &str| body.get(key).or_else(|| body.get("error")?.get(key)).cloned();
-        find("reason").or_else(|| find("code"))?.as_str().map(str::to_owned)
+        let field = self.field("x-freeboard-reason")?.to_owned();
+        if !self.body.is_empty() {
+            assert_eq!(self.json()["error"], field.as_str(), "body and field agree");
+        }
+        Some(field)
+    }
+}
+
+impl std::fmt::Debug for Response {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = self.text();
+        let shown: String = body.chars().take(300).collect();
+        write!(f, "{}{shown}", String::from_utf8_lossy(&self.head))
     }
 }
 

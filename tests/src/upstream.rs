@@ -25,7 +25,7 @@ pub fn address_of(host: &str) -> IpAddr {
 }
 
 /// One request as an upstream got it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Recorded {
     /// Host whose address was dialled.
     pub host: &'static str,
@@ -42,6 +42,13 @@ pub struct Recorded {
     pub raw_body: Vec<u8>,
     /// Body content.
     pub body: Vec<u8>,
+}
+
+impl std::fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let body = String::from_utf8_lossy(&self.body).chars().take(300).collect::<String>();
+        write!(f, "at {} ({}) on connection {}:\n{}{body}", self.host, self.server_name, self.connection, String::from_utf8_lossy(&self.head))
+    }
 }
 
 impl Recorded {

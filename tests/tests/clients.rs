@@ -136,7 +136,7 @@ fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     // A grant that allows it: the push gets through, also one larger than git's post buffer (H26).
     let pushing = POLICY.replace(
         "\"POST /org/repo.git/git-upload-pack\"]",
-        "\"POST /org/repo.git/git-upload-pack\", \"GET /org/repo.git/info/refs?service=git-receive-pack\", \"POST /org/repo.git/git-receive-pack\"]",
+        "\"POST /org/repo.git/git-upload-pack\", \"GET /org/repo.git/info/refs?service!=git-receive-pack\", \"POST /org/repo.git/git-receive-pack\"]",
     ).replace("[grant.git]\ncallers = [\"lab\"]\nbudget = {", "[grant.git]\ncallers = [\"lab\"]\nbudget = { request_bytes = \"16MiB\",");
     lab.write_policy(&pushing);
     lab.broker.reload();

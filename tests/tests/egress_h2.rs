@@ -62,7 +62,7 @@ fn h16_a_body_and_cookie_crumbs_cross_to_http11() {
         let mut fields = request("POST", "api.test", "/v1/items");
         fields.extend([("cookie", "a=b"), ("cookie", "c=d"), ("content-type", "text/plain")]);
         let ended = h2(run, way, "api.test").ask(&fields, Some(b"hello"));
-        assert_eq!(ended.status(), Some(200));
+        assert_eq!(ended.status(), Some(200), "{ended:?}");
         let recorded = run.lab.upstream.take();
         assert_eq!(recorded[0].body, b"hello");
         assert_eq!(recorded[0].all("cookie").join("; "), "a=b; c=d");
@@ -203,5 +203,32 @@ fn e05_e09_header_floods_end_the_connection() {
         assert!(run.lab.upstream.requests().iter().all(|request| request.head.len() < 100_000));
         // The broker serves on.
         assert_eq!(h2(run, way, "api.test").ask(&request("GET", "api.test", "/v1/items/1"), None).status(), Some(200));
+    });
+}
+
+#[test]
+fn b22_a_body_that_looks_like_chunks_is_never_framing() {
+    on_every_door(&["items"], |run, way| {
+        // In one frame, so that the body is there whole when the head is decided; and in two.
+        let smuggling = b"0\r\n\r\nGET /v1/admin HTTP/1.1\r\nHost: api.test\r\n\r\n";
+        for pieces in [1, 2] {
+            run.lab.upstream.take();
+            let mut connection = h2(run, way, "api.test");
+            let stream = connection.new_stream();
+            let fields = block(&request("POST", "api.test", "/v1/items"));
+            connection.frame(HEADERS, END_HEADERS, stream, &fields).unwrap();
+            for piece in smuggling.chunks(smuggling.len().div_ceil(pieces)) {
+                connection.frame(DATA, 0, stream, piece).unwrap();
+            }
+            connection.frame(DATA, END_STREAM, stream, b"").unwrap();
+            let ended = connection.outcome(stream);
+            assert_eq!(ended.status(), Some(200), "{ended:?}");
+            let ended = connection.ask(&request("GET", "api.test", "/v1/items/2"), None);
+            assert!(matches!(ended.status(), Some(200 | 1)), "{ended:?}");
+            let recorded = run.lab.upstream.take();
+            let targets: Vec<&str> = recorded.iter().map(|request| request.target.as_str()).collect();
+            assert_eq!(targets, ["/v1/items", "/v1/items/2"], "a body became a request");
+            assert_eq!(recorded[0].body, smuggling);
+        }
     });
 }

@@ -182,7 +182,9 @@ fn a40_method_overrides_are_taken_off_or_refused() {
             let field = format!("{name}: DELETE");
             let before = run.lab.upstream.requests().len();
             let request = with_body("POST", "api.test", "/v1/items", &[&field], "{}");
+            let records = run.lab.audit.decisions(&run.id).len();
             let reply = run.tls(way, "api.test").ask(request).answer();
+            run.decisions(records + 1);
             match &run.lab.upstream.requests()[before..] {
                 [] => assert!([400, 403].contains(&reply.status)),
                 [one] => assert!(one.field(name).is_none(), "{name} reached the upstream"),
@@ -244,7 +246,7 @@ fn a49_odd_target_forms_are_refused() {
             refused(run, way, "api.test", format!("{request}\r\nHost: api.test\r\n\r\n"), &[400, 403]);
         }
         refused(run, way, "echo.test", "OPTIONS * HTTP/1.1\r\nHost: echo.test\r\n\r\n", &[400, 403]);
-        refused(run, way, "api.test", "GET /v1/items/1\r\n", &[0, 400]);
+        refused(run, way, "api.test", "GET /v1/items/1\r\n\r\n", &[400]);
         for version in ["HTTP/1.2", "HTTP/2.0", "HTTP/0.9", "http/1.1", "HTTP/1.1 ", "HTTP/1.10", "XTTP/1.1"] {
             refused(run, way, "api.test", format!("GET /v1/items/1 {version}\r\nHost: api.test\r\n\r\n"), &[400, 505]);
         }

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failing test panics")]
 
 use freeboard_tests::answer::Answer;
-use freeboard_tests::expect::{allowed, allowed_on, bare, get, refused, with_body};
+use freeboard_tests::expect::{allowed, allowed_on, broken_body, bare, get, refused, with_body};
 use freeboard_tests::lab::{C1, Lab, Run, WAYS, Way};
 
 fn on_every_door(grants: &[&str], body: impl Fn(&Run<'_>, Way)) {
@@ -25,6 +25,15 @@ fn refuses_and_closes(requests: &[String], statuses: &[u16]) {
             let mut wire = run.tls(way, "api.test");
             freeboard_tests::expect::refused_on(run, &mut wire, request, statuses);
             assert!(wire.is_closed(), "still open after:\n{request}");
+        }
+    });
+}
+
+/// Each request has a body with two readings: the upstream never gets it whole, and the connection is closed.
+fn breaks_off(requests: &[String], statuses: &[u16]) {
+    on_every_door(&["items"], |run, way| {
+        for request in requests {
+            broken_body(run, way, "api.test", request, statuses);
         }
     });
 }
@@ -126,7 +135,7 @@ fn b11_a_body_on_get_is_framed_exactly_or_refused() {
 
 #[test]
 fn b12_b14_chunk_extensions_do_not_hide_line_ends() {
-    refuses_and_closes(
+    breaks_off(
         &[
             post("Transfer-Encoding: chunked", "5;\nhello\r\n0\r\n\r\n"),
             post("Transfer-Encoding: chunked", "2;\nxx\r\n50\r\nxx\r\n0\r\n\r\n"),
@@ -163,18 +172,18 @@ fn b16_chunk_sizes_are_plain_hex() {
     let mut requests: Vec<String> =
         sizes.iter().map(|size| post("Transfer-Encoding: chunked", &format!("{size}\r\nhello\r\n0\r\n\r\n"))).collect();
     requests.push(post("Transfer-Encoding: chunked", &format!("{}5\r\nhello\r\n0\r\n\r\n", "0".repeat(65536))));
-    refuses_and_closes(&requests, &[400, 413]);
+    breaks_off(&requests, &[400, 413]);
 }
 
 #[test]
 fn b17_chunk_extensions_are_bounded() {
-    refuses_and_closes(
+    breaks_off(
         &[post("Transfer-Encoding: chunked", &format!("5;{}\r\nhello\r\n0\r\n\r\n", "x".repeat(65536)))],
         &[400, 413],
     );
     on_every_door(&["items"], |run, way| {
         let many = format!("1;{}\r\nx\r\n", "e".repeat(100)).repeat(20_000);
-        refused(run, way, "api.test", post("Transfer-Encoding: chunked", &format!("{many}0\r\n\r\n")), &[0, 400, 413]);
+        broken_body(run, way, "api.test", post("Transfer-Encoding: chunked", &format!("{many}0\r\n\r\n")), &[400, 413]);
     });
 }
 
@@ -292,7 +301,8 @@ fn b27_a_final_answer_before_the_body_does_not_shift_replies() {
 
 #[test]
 fn b29_b33_a_pipelined_request_is_judged_by_itself() {
-    on_every_door(&["items"], |run, way| {
+    on_every_door(&["items"], |shared, way| {
+        let run = &shared.lab.run(&["items"]);
         let before = run.lab.audit.decisions(&run.id).len();
         run.lab.upstream.take();
         let mut wire = run.tls(way, "api.test");

@@ -3,7 +3,7 @@
 //! Extensions are read within a budget and never forwarded. Bare LF or CR, spaces around a size, more than 16
 //! digits, an unclosed quote: malformed (ATTACKS B12, B14, B16, B17).
 
-use crate::limits::{MAX_CHUNK_EXTENSION_BYTES, MAX_CHUNK_LINE_BYTES, MAX_TRAILER_BYTES};
+use crate::limits::{MAX_CHUNK_BYTES, MAX_CHUNK_EXTENSION_BYTES, MAX_CHUNK_LINE_BYTES, MAX_TRAILER_BYTES};
 
 /// A decoder between two reads. It keeps no bytes: what it has not consumed is given to it again.
 #[derive(Debug)]
@@ -95,6 +95,9 @@ impl Decoder {
         let size = digits.iter().fold(0_u64, |size, digit| {
             size << 4 | u64::from(char::from(*digit).to_digit(16).unwrap_or_default())
         });
+        if size > MAX_CHUNK_BYTES {
+            return Err(Malformed("chunk size is over the limit"));
+        }
         self.state = if size == 0 { State::Trailers } else { State::Data(size) };
         Ok(Step::Skip(line.len() + 2))
     }

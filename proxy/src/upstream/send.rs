@@ -50,7 +50,7 @@ impl Drop for Written {
 }
 
 /// Writes the head of a permitted request: method, canonical target, Host of the route, the fields of the model,
-/// our credential, our framing. Consumes the permit: one permit, one request.
+/// our credential, our framing, which `length` decides: the caller sends the body accordingly. Consumes the permit: one permit, one request.
 ///
 /// # Errors
 /// `internal` when a second credential would go out, `credential_unavailable` when the secret cannot be a field
@@ -59,6 +59,7 @@ pub fn write_head(
     permit: Permit,
     route: &Route,
     head: &RequestHead,
+    length: Length,
     material: Option<&Material>,
 ) -> Result<Written, Stop> {
     // SECURITY: a permit that names a credential never goes out without it, nor any other with one (C09, C28).
@@ -103,7 +104,7 @@ pub fn write_head(
         written.bytes.extend_from_slice(b"\r\n");
     }
     let out = &mut *written.bytes;
-    match head.length {
+    match length {
         Length::None => {}
         Length::Sized(length) => write::number_field(out, "Content-Length", length),
         Length::Unknown => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
