@@ -64,9 +64,11 @@ fn flawed_certificates_are_flawed() {
 }
 
 #[test]
-fn the_labs_policy_loads_without_a_word() {
+fn the_labs_policy_loads_and_is_warned_about_the_api_that_reflects() {
     use freeboard_policy::{Policy, SourceFile, render_all};
     let files = [SourceFile::new("lab.toml", freeboard_tests::lab::POLICY.replace("FOLDER", "/nowhere"))];
     let loaded = Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems)));
-    assert!(loaded.warnings.is_empty(), "{}", render_all(&loaded.warnings));
+    // `echo` is wide on purpose: it stands for the hostile upstream.
+    let warnings = render_all(&loaded.warnings);
+    assert!(loaded.warnings.len() <= 1 && (warnings.is_empty() || warnings.contains("`echo`")), "{warnings}");
 }
