@@ -175,7 +175,11 @@ fn config(folder: &Path, names: &[(&str, &str)]) -> String {
         writeln!(text, "\"{name}\" = [\"{address}\"]").unwrap();
     }
     let socket = at("run/control.sock");
-    writeln!(text, "\n[sandboxd]\nproviders = [\"native\", \"wasm\"]\nbroker = \"{socket}\"\ncallers = \"{}\"", at("callers.toml"))
-        .unwrap();
+    writeln!(
+        text,
+        "\n[sandboxd]\nproviders = [\"native\", \"wasm\"]\nbroker = \"{socket}\"\ncallers = \"{}\"",
+        at("callers.toml")
+    )
+    .unwrap();
     text
 }

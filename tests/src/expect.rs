@@ -67,7 +67,11 @@ pub fn refused_on(
     let reason = response.reason().unwrap_or_else(|| panic!("no reason code in {response:?} to:\n{shown}"));
     assert_eq!(new[0]["reason"], reason.as_str(), "of:\n{shown}");
     let id = new[0]["request_id"].as_str().unwrap();
-    assert_eq!(response.field("x-freeboard-request-id"), Some(id), "the answer names the record: {response:?}");
+    assert_eq!(
+        response.field("x-freeboard-request-id"),
+        Some(id),
+        "the answer names the record: {response:?}"
+    );
     run.lab.assert_no_secret("a refusal", &[response.head.clone(), response.body.clone()].concat());
     Some(response)
 }
@@ -76,11 +80,15 @@ pub fn refused_on(
 /// the upstream must never get a whole request, the client no answer of the upstream, and the connection must be closed.
 pub fn broken_body(run: &Run<'_>, way: Way, host: &str, request: impl AsRef<[u8]>, statuses: &[u16]) {
     let shown: String = String::from_utf8_lossy(request.as_ref()).chars().take(400).collect();
-    let (before, records_before) = (run.lab.upstream.requests().len(), run.lab.audit.decisions(&run.id).len());
+    let (before, records_before) =
+        (run.lab.upstream.requests().len(), run.lab.audit.decisions(&run.id).len());
     let mut wire = run.tls(way, host);
     let reply = wire.ask(request);
     let status = reply.status().unwrap_or(0);
-    assert!(status == 0 || statuses.contains(&status), "answered {reply:?}, wanted {statuses:?}, to:\n{shown}");
+    assert!(
+        status == 0 || statuses.contains(&status),
+        "answered {reply:?}, wanted {statuses:?}, to:\n{shown}"
+    );
     assert!(wire.is_closed(), "still open after:\n{shown}");
     let new = run.decisions(records_before + 1).split_off(records_before);
     assert_eq!(new.len(), 1, "records {new:#?} of:\n{shown}");

@@ -28,7 +28,10 @@ pub struct H2 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ended {
     /// Status, content, and the raw block of trailers where there was one.
-    Answer { status: u16, body: Vec<u8> },
+    Answer {
+        status: u16,
+        body: Vec<u8>,
+    },
     /// The stream was reset with this code.
     Reset(u32),
     /// The connection was ended with this code.
@@ -175,7 +178,8 @@ fn read_status(block: &[u8]) -> u16 {
     if let Some((_, status)) = STATIC.iter().find(|(byte, _)| byte == first) {
         return *status;
     }
-    let named = (0x48..=0x4e).contains(first) || (0x08..=0x0e).contains(first) || (0x18..=0x1e).contains(first);
+    let named =
+        (0x48..=0x4e).contains(first) || (0x08..=0x0e).contains(first) || (0x18..=0x1e).contains(first);
     match block.get(1) {
         Some(length) if named && length & 0x80 == 0 => {
             let digits = &block[2..2 + usize::from(*length)];
@@ -191,7 +195,8 @@ fn read_status(block: &[u8]) -> u16 {
 fn huffman_digits(bytes: &[u8]) -> u16 {
     let bits: Vec<u8> = bytes.iter().flat_map(|byte| (0..8).rev().map(move |at| byte >> at & 1)).collect();
     let take = |from: usize, count: usize| {
-        bits.get(from..from + count).map(|bits| bits.iter().fold(0, |value, bit| value << 1 | u16::from(*bit)))
+        bits.get(from..from + count)
+            .map(|bits| bits.iter().fold(0, |value, bit| value << 1 | u16::from(*bit)))
     };
     let (mut at, mut number) = (0, 0);
     for _ in 0..3 {

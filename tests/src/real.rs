@@ -20,7 +20,8 @@ impl Server {
         let log = lab.folder().join(format!("{name}.log"));
         let output = std::fs::File::create(&log).unwrap();
         command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
-        let child = lab.world().enter(|| command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")));
+        let child =
+            lab.world().enter(|| command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}")));
         Self { child, log }
     }
 

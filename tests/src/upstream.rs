@@ -47,7 +47,14 @@ pub struct Recorded {
 impl std::fmt::Debug for Recorded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let body = String::from_utf8_lossy(&self.body).chars().take(300).collect::<String>();
-        write!(f, "at {} ({}) on connection {}:\n{}{body}", self.host, self.server_name, self.connection, String::from_utf8_lossy(&self.head))
+        write!(
+            f,
+            "at {} ({}) on connection {}:\n{}{body}",
+            self.host,
+            self.server_name,
+            self.connection,
+            String::from_utf8_lossy(&self.head)
+        )
     }
 }
 

@@ -13,7 +13,8 @@ const PYTHON: &str = "/usr/bin/python3";
 
 /// Skips loudly where a program is missing.
 fn has(program: &str) -> bool {
-    let found = real::search_path().split(':').any(|folder| std::path::Path::new(folder).join(program).exists());
+    let found =
+        real::search_path().split(':').any(|folder| std::path::Path::new(folder).join(program).exists());
     if !found {
         eprintln!("SKIPPED: `{program}` is not installed (tests/run installs it)");
     }
@@ -21,7 +22,10 @@ fn has(program: &str) -> bool {
 }
 
 fn has_module(module: &str) -> bool {
-    let found = Command::new(PYTHON).args(["-c", &format!("import {module}")]).status().is_ok_and(|status| status.success());
+    let found = Command::new(PYTHON)
+        .args(["-c", &format!("import {module}")])
+        .status()
+        .is_ok_and(|status| status.success());
     if !found {
         eprintln!("SKIPPED: Python has no `{module}` (tests/run installs it)");
     }
@@ -38,7 +42,12 @@ fn curl_reaches_a_granted_route_and_reads_why_another_is_refused() {
         assert!(ran.stdout.contains("/v1/items/1"), "{ran:?}");
         let recorded = lab.upstream.take();
         assert_eq!(recorded[0].field("authorization").unwrap(), format!("Bearer {C1}"));
-        let ran = lab.sandbox_as(user, &["items"], &[], &["curl", "-sS", "-w", "\n%{http_code}", "https://api.test/v1/admin"]);
+        let ran = lab.sandbox_as(
+            user,
+            &["items"],
+            &[],
+            &["curl", "-sS", "-w", "\n%{http_code}", "https://api.test/v1/admin"],
+        );
         assert!(ran.stdout.contains("no_rule") && ran.stdout.ends_with("403"), "H53: {ran:?}");
         let ran = lab.sandbox_as(user, &["items"], &[], &["curl", "-sS", "https://evil.test/"]);
         assert_eq!(ran.code, Some(6), "the name does not resolve: {ran:?}");
@@ -52,7 +61,8 @@ fn h13_curl_speaks_http2_and_http11() {
         return;
     }
     let Some(lab) = Lab::start_with(POLICY, &["pub.test"]) else { return };
-    let _nginx = nginx(&lab, &[("pub.test", "location / { return 200 \"$server_protocol $request_uri\\n\"; }")]);
+    let _nginx =
+        nginx(&lab, &[("pub.test", "location / { return 200 \"$server_protocol $request_uri\\n\"; }")]);
     for (flag, version) in [("--http2", "2"), ("--http1.1", "1.1")] {
         let ran = lab
             .sandbox(&["pub"], &["curl", "-sS", flag, "-w", "%{http_version}", "https://pub.test/x?a=1"])
@@ -68,10 +78,19 @@ fn h01_python_clients_trust_the_authority_they_are_given() {
     let Some(lab) = Lab::start() else { return };
     let programs = [
         ("urllib.request", "import urllib.request as u; print(u.urlopen('https://pub.test/x').status)"),
-        ("requests", "import requests; s=requests.Session(); print([s.get('https://pub.test/x').status_code for _ in range(20)][-1])"),
+        (
+            "requests",
+            "import requests; s=requests.Session(); print([s.get('https://pub.test/x').status_code for _ in range(20)][-1])",
+        ),
         ("httpx", "import httpx; print(httpx.get('https://pub.test/x').status_code)"),
-        ("httpx", "import httpx,asyncio\nasync def main():\n  async with httpx.AsyncClient() as c: print((await c.get('https://pub.test/x')).status_code)\nasyncio.run(main())"),
-        ("aiohttp", "import aiohttp,asyncio\nasync def main():\n  async with aiohttp.ClientSession() as s:\n    async with s.get('https://pub.test/x') as r: print(r.status)\nasyncio.run(main())"),
+        (
+            "httpx",
+            "import httpx,asyncio\nasync def main():\n  async with httpx.AsyncClient() as c: print((await c.get('https://pub.test/x')).status_code)\nasyncio.run(main())",
+        ),
+        (
+            "aiohttp",
+            "import aiohttp,asyncio\nasync def main():\n  async with aiohttp.ClientSession() as s:\n    async with s.get('https://pub.test/x') as r: print(r.status)\nasyncio.run(main())",
+        ),
     ];
     for (module, program) in programs {
         if has_module(module) {
@@ -101,8 +120,15 @@ fn h03_node_fetch_works_without_proxy_variables() {
     }
     let Some(lab) = Lab::start() else { return };
     let program = "fetch('https://api.test/v1/items/7').then(async r => { console.log(r.status, await r.text()); return fetch('https://api.test/v1/admin') }).then(r => console.log(r.status))";
-    let ran = lab.sandbox_as(User::Own, &["items"], &["--timeout", "60s"], &["/usr/bin/node", "-e", program]).succeeded();
-    assert!(ran.stdout.starts_with("200") && ran.stdout.contains("/v1/items/7") && ran.stdout.trim_end().ends_with("403"), "{ran:?}");
+    let ran = lab
+        .sandbox_as(User::Own, &["items"], &["--timeout", "60s"], &["/usr/bin/node", "-e", program])
+        .succeeded();
+    assert!(
+        ran.stdout.starts_with("200")
+            && ran.stdout.contains("/v1/items/7")
+            && ran.stdout.trim_end().ends_with("403"),
+        "{ran:?}"
+    );
 }
 
 #[test]
@@ -128,7 +154,8 @@ fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     );
     let _nginx = nginx(&lab, &[("git.test", &directives)]);
     let clone = "set -e; git clone -q https://git.test/org/repo.git r; cat r/hello; git clone -q --depth 1 https://git.test/org/repo.git s; git -C r fetch -q; git ls-remote https://git.test/org/repo.git | head -1";
-    let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", clone]).succeeded();
+    let ran =
+        lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", clone]).succeeded();
     assert!(ran.stdout.contains("hello from the lab") && ran.stdout.contains("HEAD"), "{ran:?}");
     let push = "git clone -q https://git.test/org/repo.git r && cd r && git -c user.name=x -c user.email=x@x commit -q --allow-empty -m x && git push 2>&1";
     let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]);
@@ -141,7 +168,8 @@ fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     lab.write_policy(&pushing);
     lab.broker.reload();
     let push = "git clone -q https://git.test/org/repo.git r && cd r && head -c 3000000 /dev/urandom > big && git add big && git -c user.name=x -c user.email=x@x commit -q -m big && git push -q 2>&1 && git ls-remote origin HEAD";
-    let ran = lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]).succeeded();
+    let ran =
+        lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]).succeeded();
     assert!(ran.stdout.contains("HEAD"), "{ran:?}");
 }
 
@@ -161,7 +189,10 @@ fn pip_installs_from_a_real_index_through_the_broker() {
         return;
     }
     let Some(venv) = venv("pypiserver", &["pypiserver==2.3.2", "setuptools", "wheel"]) else { return };
-    let policy = POLICY.replace("routes = [\"GET /v2/**\"]", "routes = [\"GET /v2/**\", \"GET /simple/**\", \"GET /packages/**\"]");
+    let policy = POLICY.replace(
+        "routes = [\"GET /v2/**\"]",
+        "routes = [\"GET /v2/**\", \"GET /simple/**\", \"GET /packages/**\"]",
+    );
     let Some(lab) = Lab::start_with(&policy, &["reg.test"]) else { return };
     let packages = lab.folder().join("packages");
     std::fs::create_dir_all(&packages).unwrap();
@@ -169,13 +200,18 @@ fn pip_installs_from_a_real_index_through_the_broker() {
     let _index = real::Server::start(
         &lab,
         "pypiserver",
-        Command::new(venv.join("bin/pypi-server")).args(["run", "-p", "8081", "-i", "10.77.0.5", "--disable-fallback"]).arg(&packages),
+        Command::new(venv.join("bin/pypi-server"))
+            .args(["run", "-p", "8081", "-i", "10.77.0.5", "--disable-fallback"])
+            .arg(&packages),
     )
     .wait_port(&lab, "reg.test", 8081);
     let proxy = "location / { proxy_pass http://10.77.0.5:8081; proxy_set_header Host $host; }";
     let _nginx = nginx(&lab, &[("reg.test", proxy)]);
-    let install = format!("{PYTHON} -m pip install -q --no-cache-dir --disable-pip-version-check --target /work/t --index-url https://reg.test/simple/ labpackage && PYTHONPATH=/work/t {PYTHON} -c 'import labpackage; print(labpackage.WORD)'");
-    let ran = lab.sandbox_as(User::Own, &["reg"], &["--timeout", "120s"], &["/bin/sh", "-c", &install]).succeeded();
+    let install = format!(
+        "{PYTHON} -m pip install -q --no-cache-dir --disable-pip-version-check --target /work/t --index-url https://reg.test/simple/ labpackage && PYTHONPATH=/work/t {PYTHON} -c 'import labpackage; print(labpackage.WORD)'"
+    );
+    let ran =
+        lab.sandbox_as(User::Own, &["reg"], &["--timeout", "120s"], &["/bin/sh", "-c", &install]).succeeded();
     assert!(ran.stdout.contains("installed through the broker"), "{ran:?}");
 }
 
@@ -198,8 +234,13 @@ fn venv(name: &str, packages: &[&str]) -> Option<std::path::PathBuf> {
     if path.join("ready").exists() {
         return Some(path);
     }
-    let made = Command::new(PYTHON).args(["-m", "venv"]).arg(&path).status().is_ok_and(|status| status.success())
-        && Command::new(path.join("bin/pip")).args(["install", "-q", "--disable-pip-version-check"]).args(packages).status().is_ok_and(|status| status.success());
+    let made =
+        Command::new(PYTHON).args(["-m", "venv"]).arg(&path).status().is_ok_and(|status| status.success())
+            && Command::new(path.join("bin/pip"))
+                .args(["install", "-q", "--disable-pip-version-check"])
+                .args(packages)
+                .status()
+                .is_ok_and(|status| status.success());
     if !made {
         eprintln!("SKIPPED: no virtual environment with {packages:?} (no network?)");
         return None;
@@ -226,7 +267,8 @@ fn h17_h20_a_websocket_carries_frames_both_ways_and_keeps_its_close_code() {
         \x20 async with websockets.serve(echo,'10.77.0.3',443,ssl=c): await asyncio.Future()\n\
         asyncio.run(main())\n";
     let certificate = lab.folder().join("ws.pem");
-    let _server = real::python(&lab, "ws", server, &[certificate.to_str().unwrap()]).wait_port(&lab, "pub.test", 443);
+    let _server =
+        real::python(&lab, "ws", server, &[certificate.to_str().unwrap()]).wait_port(&lab, "pub.test", 443);
     let client = "import asyncio,websockets\n\
         async def main():\n\
         \x20 async with websockets.connect('wss://pub.test/ws/x') as ws:\n\
@@ -240,14 +282,20 @@ fn h17_h20_a_websocket_carries_frames_both_ways_and_keeps_its_close_code() {
         \x20 except websockets.InvalidStatusCode as e: print(e.status_code)\n\
         asyncio.run(main())";
     let ran = lab.sandbox(&["pub"], &[PYTHON, "-c", client]).succeeded();
-    assert_eq!(ran.stdout.split('\n').collect::<Vec<_>>()[..4], ["text", "80000", "4001 so long", "403"], "{ran:?}");
+    assert_eq!(
+        ran.stdout.split('\n').collect::<Vec<_>>()[..4],
+        ["text", "80000", "4001 so long", "403"],
+        "{ran:?}"
+    );
 }
 
 #[test]
 fn h22_events_arrive_as_they_are_sent() {
     let Some(lab) = Lab::start() else { return };
     lab.upstream.take_over("pub.test", "/sse", |_, stream| {
-        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+        let _ = stream.write_all(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+        );
         for turn in 0..4 {
             let event = format!("data: {turn}\n\n");
             let _ = stream.write_all(format!("{:x}\r\n{event}\r\n", event.len()).as_bytes());
@@ -275,8 +323,12 @@ fn h26_h29_large_bodies_pass_both_ways() {
     let big = vec![b'x'; 20 << 20];
     lab.upstream.on("pub.test", "/down", move |_| Answer::new(200, &[], &big));
     for size in ["130k", "1M", "20M"] {
-        let script = format!("head -c {size} /dev/zero > f && curl -sS --http1.1 -T f https://pub.test/up && echo && curl -sS --http1.1 --data-binary @f https://pub.test/up");
-        let ran = lab.sandbox_as(User::Own, &["pub"], &["--timeout", "60s"], &["/bin/sh", "-c", &script]).succeeded();
+        let script = format!(
+            "head -c {size} /dev/zero > f && curl -sS --http1.1 -T f https://pub.test/up && echo && curl -sS --http1.1 --data-binary @f https://pub.test/up"
+        );
+        let ran = lab
+            .sandbox_as(User::Own, &["pub"], &["--timeout", "60s"], &["/bin/sh", "-c", &script])
+            .succeeded();
         let lengths: Vec<&str> = ran.stdout.split_whitespace().collect();
         assert_eq!(lengths.len(), 2, "{ran:?}");
         assert_eq!(lengths[0], lengths[1], "{ran:?}");
@@ -288,7 +340,9 @@ fn h26_h29_large_bodies_pass_both_ways() {
 #[test]
 fn h40_the_explicit_proxy_works_for_programs_that_want_one() {
     let Some(lab) = Lab::start() else { return };
-    let ran = lab.sandbox(&["pub"], &["curl", "-sS", "-x", "http://198.18.0.1:3128", "https://pub.test/x"]).succeeded();
+    let ran = lab
+        .sandbox(&["pub"], &["curl", "-sS", "-x", "http://198.18.0.1:3128", "https://pub.test/x"])
+        .succeeded();
     assert!(ran.stdout.contains("pub.test"), "{ran:?}");
     let ran = lab.sandbox(&["pub"], &["curl", "-sS", "-x", "http://198.18.0.1:3128", "https://evil.test/x"]);
     assert_ne!(ran.code, Some(0));
@@ -323,8 +377,12 @@ fn d_everything_else_that_a_program_tries_fails() {
     let ran = lab.sandbox(&["items"], &["/bin/bash", "-c", script]);
     assert!(!ran.stdout.contains("raw-address 0\n") || ran.stdout.contains("403"), "{ran:?}");
     assert_eq!(lab.upstream.connections(), 0);
-    let reasons: Vec<String> =
-        lab.audit.records().iter().filter_map(|record| record["reason"].as_str().map(str::to_owned)).collect();
+    let reasons: Vec<String> = lab
+        .audit
+        .records()
+        .iter()
+        .filter_map(|record| record["reason"].as_str().map(str::to_owned))
+        .collect();
     assert!(reasons.contains(&"raw_address".to_owned()), "{reasons:?}");
 }
 
@@ -336,7 +394,13 @@ fn c21_f13_the_secret_is_nowhere_inside_and_the_search_finds_a_planted_one() {
             "{plant} curl -sS https://api.test/v1/items/1 >/dev/null; \
              {{ cat /proc/*/environ /proc/*/cmdline; cat /proc/self/mountinfo; find / -xdev -type f -size -2000k -not -path '/proc/*' -not -path '/sys/*' -not -path '/usr/*' -print0 2>/dev/null | xargs -0 cat; }} 2>/dev/null | grep -a -c 'canary-' || true"
         );
-        lab.sandbox_as(User::Own, &["items", "echo", "git", "reg"], &["--timeout", "60s"], &["/bin/sh", "-c", &script]).succeeded()
+        lab.sandbox_as(
+            User::Own,
+            &["items", "echo", "git", "reg"],
+            &["--timeout", "60s"],
+            &["/bin/sh", "-c", &script],
+        )
+        .succeeded()
     };
     assert_eq!(search("").stdout.trim(), "0");
     // The plant is split so that the command line itself does not hold the word.

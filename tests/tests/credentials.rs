@@ -43,8 +43,18 @@ fn each_kind_of_credential_arrives_once_and_only_at_its_host() {
 fn c01_c03_c05_c07_a_reflected_secret_is_scrubbed_in_every_known_form() {
     on_every_door(&["echo"], |run, way| {
         for path in [
-            "/headers", "/base64", "/base64-whole", "/percent", "/hex", "/hex-upper", "/location", "/cookie", "/debug", "/phrase",
-            "/trailer", "/split",
+            "/headers",
+            "/base64",
+            "/base64-whole",
+            "/percent",
+            "/hex",
+            "/hex-upper",
+            "/location",
+            "/cookie",
+            "/debug",
+            "/phrase",
+            "/trailer",
+            "/split",
         ] {
             for fields in [&[][..], &["Accept-Encoding: gzip, br, zstd, deflate"]] {
                 let mut wire = run.tls(way, "echo.test");
@@ -58,7 +68,10 @@ fn c01_c03_c05_c07_a_reflected_secret_is_scrubbed_in_every_known_form() {
                     }
                 }
                 let recorded = run.lab.upstream.take();
-                assert!(recorded.iter().any(|request| Canary::new(C2).found_in(&request.head).is_some()), "{path}: it was sent");
+                assert!(
+                    recorded.iter().any(|request| Canary::new(C2).found_in(&request.head).is_some()),
+                    "{path}: it was sent"
+                );
                 run.lab.assert_no_secret(&format!("the answer of {path}"), &seen);
             }
         }
@@ -69,9 +82,17 @@ fn c01_c03_c05_c07_a_reflected_secret_is_scrubbed_in_every_known_form() {
 fn c03_accept_encoding_is_limited_to_what_can_be_read() {
     on_every_door(&["echo"], |run, way| {
         for value in ["gzip", "br", "zstd", "deflate", "gzip, gzip", "compress", "*", "x-unknown"] {
-            let (_, recorded) = allowed(run, way, "echo.test", bare("GET", "echo.test", "/headers", &[&format!("Accept-Encoding: {value}")]));
+            let (_, recorded) = allowed(
+                run,
+                way,
+                "echo.test",
+                bare("GET", "echo.test", "/headers", &[&format!("Accept-Encoding: {value}")]),
+            );
             let sent = recorded.field("accept-encoding").unwrap_or_default().to_owned();
-            assert!(!sent.contains("compress") && !sent.contains("x-unknown") && !sent.contains('*'), "{sent}");
+            assert!(
+                !sent.contains("compress") && !sent.contains("x-unknown") && !sent.contains('*'),
+                "{sent}"
+            );
         }
     });
 }
@@ -82,7 +103,11 @@ fn c03_an_encoding_that_cannot_be_read_is_not_passed_as_scrubbed() {
     for encoding in ["compress", "x-unknown", "gzip, gzip", "aes128gcm"] {
         let name = encoding.replace([',', ' '], "-");
         lab.upstream.on("echo.test", &format!("/{name}"), move |request| {
-            Answer::new(200, &[&format!("Content-Encoding: {encoding}")], request.field("authorization").unwrap_or_default())
+            Answer::new(
+                200,
+                &[&format!("Content-Encoding: {encoding}")],
+                request.field("authorization").unwrap_or_default(),
+            )
         });
     }
     // Says gzip, is not.
@@ -114,15 +139,20 @@ fn c09_the_guests_own_authorization_never_arrives_on_a_credentialed_api() {
         }
         refused(run, way, "api.test", bare("GET", "api.test", "/v1/items/1", &["Authorization : x"]), &[400]);
         let last = run.decisions(1);
-        assert!(last.iter().any(|record| record["stripped"].to_string().contains("authorization")), "{last:#?}");
+        assert!(
+            last.iter().any(|record| record["stripped"].to_string().contains("authorization")),
+            "{last:#?}"
+        );
     });
 }
 
 #[test]
 fn c14_c15_redirects_are_handed_back_and_judged_anew() {
     let Some(lab) = Lab::start() else { return };
-    lab.upstream.on("api.test", "/v1/items/away", |_| Answer::new(302, &["Location: https://evil.test/"], ""));
-    lab.upstream.on("reg.test", "/v2/blob", |_| Answer::new(307, &["Location: https://cdn.test/signed?x=1"], ""));
+    lab.upstream
+        .on("api.test", "/v1/items/away", |_| Answer::new(302, &["Location: https://evil.test/"], ""));
+    lab.upstream
+        .on("reg.test", "/v2/blob", |_| Answer::new(307, &["Location: https://cdn.test/signed?x=1"], ""));
     let run = lab.run(&["items", "reg"]);
     for way in WAYS {
         let (response, _) = allowed(&run, way, "api.test", get("api.test", "/v1/items/away"));
@@ -130,7 +160,10 @@ fn c14_c15_redirects_are_handed_back_and_judged_anew() {
         assert!(run.resolve("evil.test").is_none());
         for method in ["GET", "HEAD"] {
             let (response, _) = allowed(&run, way, "reg.test", bare(method, "reg.test", "/v2/blob", &[]));
-            assert_eq!((response.status, response.field("location")), (307, Some("https://cdn.test/signed?x=1")));
+            assert_eq!(
+                (response.status, response.field("location")),
+                (307, Some("https://cdn.test/signed?x=1"))
+            );
             let (_, recorded) = allowed(&run, way, "cdn.test", bare(method, "cdn.test", "/signed?x=1", &[]));
             assert_eq!((recorded.field("x-api-key"), recorded.field("authorization")), (None, None));
         }
@@ -150,15 +183,27 @@ fn c17_trace_and_track_are_refused_whatever_is_granted() {
 fn c18_failures_tell_a_reason_and_an_id_and_nothing_else() {
     let Some(lab) = Lab::start() else { return };
     lab.upstream.on("api.test", "/v1/items/reset", |_| Answer::raw("HTTP/1.1 200").resetting());
-    lab.upstream.on("api.test", "/v1/items/huge", |_| Answer::raw(format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(1 << 20))));
+    lab.upstream.on("api.test", "/v1/items/huge", |_| {
+        Answer::raw(format!("HTTP/1.1 200 OK\r\nX: {}\r\nContent-Length: 0\r\n\r\n", "x".repeat(1 << 20)))
+    });
     let run = lab.run(&["items"]);
     for way in WAYS {
         for path in ["/v1/items/reset", "/v1/items/huge"] {
-            if let freeboard_tests::wire::Reply::Answer(response) = run.tls(way, "api.test").ask(get("api.test", path)) {
+            if let freeboard_tests::wire::Reply::Answer(response) =
+                run.tls(way, "api.test").ask(get("api.test", path))
+            {
                 assert_eq!(response.status, 502, "{path}: {response:?}");
                 let seen = [response.head.clone(), response.body.clone()].concat();
                 let text = String::from_utf8_lossy(&seen).into_owned();
-                for private in ["10.77.0", "/tmp", lab.folder().to_str().unwrap(), "uthorization", "Bearer", "rustls", ".rs"] {
+                for private in [
+                    "10.77.0",
+                    "/tmp",
+                    lab.folder().to_str().unwrap(),
+                    "uthorization",
+                    "Bearer",
+                    "rustls",
+                    ".rs",
+                ] {
                     assert!(!text.contains(private), "{path} tells `{private}`: {text}");
                 }
                 assert!(response.reason().is_some() && response.text().contains("request"), "{text}");
@@ -170,7 +215,8 @@ fn c18_failures_tell_a_reason_and_an_id_and_nothing_else() {
 
 #[test]
 fn c28_a_flawed_certificate_gets_no_request() {
-    for flaw in [Flaw::Expired, Flaw::NotYetValid, Flaw::WrongName, Flaw::SelfSigned, Flaw::UnknownAuthority] {
+    for flaw in [Flaw::Expired, Flaw::NotYetValid, Flaw::WrongName, Flaw::SelfSigned, Flaw::UnknownAuthority]
+    {
         let Some(lab) = Lab::start() else { return };
         lab.upstream.flaw("api.test", flaw);
         let run = lab.run(&["items"]);
@@ -180,7 +226,10 @@ fn c28_a_flawed_certificate_gets_no_request() {
             assert_eq!(lab.upstream.bytes(), 0, "{flaw:?}: no request head before the name is proved");
         }
         lab.upstream.flaw("api.test", Flaw::None);
-        assert_eq!(run.tls(Way::Connect, "api.test").ask(get("api.test", "/v1/items/1")).answer().status, 200);
+        assert_eq!(
+            run.tls(Way::Connect, "api.test").ask(get("api.test", "/v1/items/1")).answer().status,
+            200
+        );
     }
 }
 
@@ -221,7 +270,13 @@ fn c33_the_control_plane_is_out_of_reach() {
                 }
             }
         }
-        for target in ["http://127.0.0.1:9464/metrics", "http://localhost/", "http://broker.test:3128/", "http://[::1]/", "http://10.77.0.1/ca.crt"] {
+        for target in [
+            "http://127.0.0.1:9464/metrics",
+            "http://localhost/",
+            "http://broker.test:3128/",
+            "http://[::1]/",
+            "http://10.77.0.1/ca.crt",
+        ] {
             let host = target.trim_start_matches("http://").split('/').next().unwrap();
             let reply = run.proxy().ask(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n")).answer();
             assert!([400, 403].contains(&reply.status), "{target}: {reply:?}");
@@ -236,7 +291,11 @@ fn c36_a_query_credential_is_scrubbed_from_where_urls_come_back() {
         let target = request.target.clone();
         Answer::new(
             302,
-            &[&format!("Location: {target}"), &format!("Content-Location: https://aws.test{target}"), &format!("Link: <{target}>; rel=next")],
+            &[
+                &format!("Location: {target}"),
+                &format!("Content-Location: https://aws.test{target}"),
+                &format!("Link: <{target}>; rel=next"),
+            ],
             format!("<a href=\"{target}\">"),
         )
     });
@@ -262,7 +321,10 @@ fn c20_the_log_and_the_brokers_output_hold_no_secret_also_of_the_query() {
     }
     let text = lab.audit.text();
     assert!(text.contains("/x?"), "{text}");
-    assert!(!text.contains("guests-own-secret-value"), "values of parameters that look like secrets are replaced");
+    assert!(
+        !text.contains("guests-own-secret-value"),
+        "values of parameters that look like secrets are replaced"
+    );
     // The scan of log and output for C1..C5 is in the lab's drop.
 }
 
@@ -284,7 +346,9 @@ fn c21_the_brokers_secrets_are_in_no_environment_or_command_line() {
 fn set_cookie_and_alt_svc_are_dropped_on_credentialed_apis() {
     let Some(lab) = Lab::start() else { return };
     for (host, path) in [("api.test", "/v1/items/c"), ("pub.test", "/c")] {
-        lab.upstream.on(host, path, |_| Answer::new(200, &["Set-Cookie: a=b", "Alt-Svc: h3=\":443\"", "X-Kept: 1"], ""));
+        lab.upstream.on(host, path, |_| {
+            Answer::new(200, &["Set-Cookie: a=b", "Alt-Svc: h3=\":443\"", "X-Kept: 1"], "")
+        });
     }
     let run = lab.run(&["items", "pub"]);
     for way in WAYS {

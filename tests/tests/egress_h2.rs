@@ -74,8 +74,20 @@ fn h16_a_body_and_cookie_crumbs_cross_to_http11() {
 fn a_path_cases_are_refused_on_http2_too() {
     on_every_door(&["items"], |run, way| {
         for path in [
-            "/v1/items/../admin", "/v1/items/%2e%2e/admin", "/v1/items\\..\\admin", "//v1/items/1", "/v1/items/1/secret", "/V1/ITEMS/1",
-            "/v1/items/1;x", "/v1/admin#/v1/items/1", "/v1/items/x%00", "", "*", "v1/items/1", "https://api.test/v1/items/1", "/v1/items/ x",
+            "/v1/items/../admin",
+            "/v1/items/%2e%2e/admin",
+            "/v1/items\\..\\admin",
+            "//v1/items/1",
+            "/v1/items/1/secret",
+            "/V1/ITEMS/1",
+            "/v1/items/1;x",
+            "/v1/admin#/v1/items/1",
+            "/v1/items/x%00",
+            "",
+            "*",
+            "v1/items/1",
+            "https://api.test/v1/items/1",
+            "/v1/items/ x",
             "/v1/items/1?x=1",
         ] {
             refused(run, way, &request("GET", "api.test", path), None, &[400, 403]);
@@ -89,21 +101,45 @@ fn a27_authority_and_host_are_one_name() {
         let mut both = request("GET", "api.test", "/v1/items/1");
         both.push(("host", "evil.test"));
         refused(run, way, &both, None, &[400, 421]);
-        let two = [(":method", "GET"), (":scheme", "https"), (":authority", "api.test"), (":authority", "evil.test"), (":path", "/v1/items/1")];
+        let two = [
+            (":method", "GET"),
+            (":scheme", "https"),
+            (":authority", "api.test"),
+            (":authority", "evil.test"),
+            (":path", "/v1/items/1"),
+        ];
         refused(run, way, &two, None, &[400]);
         refused(run, way, &request("GET", "pub.test", "/x"), None, &[400, 421]);
         refused(run, way, &request("GET", "evil.test", "/x"), None, &[400, 403, 421]);
         refused(run, way, &request("GET", "", "/v1/items/1"), None, &[400]);
         refused(run, way, &request("GET", "x@api.test", "/v1/items/1"), None, &[400, 421]);
-        refused(run, way, &[(":method", "GET"), (":scheme", "https"), (":path", "/v1/items/1")], None, &[400]);
-        refused(run, way, &[(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/v1/items/1")], None, &[400, 403]);
+        refused(
+            run,
+            way,
+            &[(":method", "GET"), (":scheme", "https"), (":path", "/v1/items/1")],
+            None,
+            &[400],
+        );
+        refused(
+            run,
+            way,
+            &[(":method", "GET"), (":scheme", "http"), (":authority", "api.test"), (":path", "/v1/items/1")],
+            None,
+            &[400, 403],
+        );
     });
 }
 
 #[test]
 fn a30_connect_streams_are_refused() {
     on_every_door(&["items", "pub"], |run, way| {
-        refused(run, way, &[(":method", "CONNECT"), (":authority", "evil.test:443")], None, &[400, 403, 405, 421]);
+        refused(
+            run,
+            way,
+            &[(":method", "CONNECT"), (":authority", "evil.test:443")],
+            None,
+            &[400, 403, 405, 421],
+        );
         refused(run, way, &[(":method", "CONNECT"), (":authority", "api.test:443")], None, &[400, 403, 405]);
         let mut extended = request("CONNECT", "api.test", "/v1/items/1");
         extended.push((":protocol", "websocket"));
@@ -119,11 +155,21 @@ fn b22_lengths_must_be_what_is_sent() {
             fields.push(("content-length", length));
             fields
         };
-        for (length, body) in [("0", &b"GET /v1/items/2 HTTP/1.1\r\nHost: api.test\r\n\r\n"[..]), ("100", b"short"), ("4", b"hello"), ("+5", b"hello"), ("5, 5", b"hello")] {
+        for (length, body) in [
+            ("0", &b"GET /v1/items/2 HTTP/1.1\r\nHost: api.test\r\n\r\n"[..]),
+            ("100", b"short"),
+            ("4", b"hello"),
+            ("+5", b"hello"),
+            ("5, 5", b"hello"),
+        ] {
             let before = run.lab.upstream.requests().len();
             let ended = h2(run, way, "api.test").ask(&post(length), Some(body));
             assert!(ended.is_refusal(&[400, 413, 502]), "{ended:?} to a length of {length}");
-            assert_eq!(run.lab.upstream.requests().len(), before, "a whole request arrived for a length of {length}");
+            assert_eq!(
+                run.lab.upstream.requests().len(),
+                before,
+                "a whole request arrived for a length of {length}"
+            );
         }
         let mut twice = post("5");
         twice.push(("content-length", "6"));
@@ -135,14 +181,30 @@ fn b22_lengths_must_be_what_is_sent() {
 fn b23_connection_fields_are_refused() {
     on_every_door(&["items"], |run, way| {
         for field in [
-            ("transfer-encoding", "chunked"), ("connection", "x"), ("connection", "close"), ("upgrade", "websocket"), ("keep-alive", "1"),
-            ("proxy-connection", "x"), ("te", "gzip"), ("te", "trailers, gzip"),
+            ("transfer-encoding", "chunked"),
+            ("connection", "x"),
+            ("connection", "close"),
+            ("upgrade", "websocket"),
+            ("keep-alive", "1"),
+            ("proxy-connection", "x"),
+            ("te", "gzip"),
+            ("te", "trailers, gzip"),
         ] {
             let mut fields = request("GET", "api.test", "/v1/items/1");
             fields.push(field);
             refused(run, way, &fields, None, &[400]);
         }
-        for field in [("X-Upper", "x"), ("x y", "z"), ("x", "a\r\nb: c"), ("x", "a\0b"), ("", "x"), (":path", "/late"), (":unknown", "x"), ("x:y", "z"), ("x", " lead")] {
+        for field in [
+            ("X-Upper", "x"),
+            ("x y", "z"),
+            ("x", "a\r\nb: c"),
+            ("x", "a\0b"),
+            ("", "x"),
+            (":path", "/late"),
+            (":unknown", "x"),
+            ("x:y", "z"),
+            ("x", " lead"),
+        ] {
             let mut fields = request("GET", "api.test", "/v1/items/1");
             fields.push(field);
             if field == ("x", " lead") {
@@ -159,18 +221,28 @@ fn b23_connection_fields_are_refused() {
 #[test]
 fn b26_trailing_pseudo_fields_are_refused_and_trailers_never_become_fields() {
     on_every_door(&["items"], |run, way| {
-        for trailer in [(":path", "/v1/admin"), ("authorization", "Bearer mine"), ("host", "evil.test"), ("content-length", "9")] {
+        for trailer in [
+            (":path", "/v1/admin"),
+            ("authorization", "Bearer mine"),
+            ("host", "evil.test"),
+            ("content-length", "9"),
+        ] {
             run.lab.upstream.take();
             let mut connection = h2(run, way, "api.test");
             let stream = connection.new_stream();
-            connection.frame(HEADERS, END_HEADERS, stream, &block(&request("POST", "api.test", "/v1/items"))).unwrap();
+            connection
+                .frame(HEADERS, END_HEADERS, stream, &block(&request("POST", "api.test", "/v1/items")))
+                .unwrap();
             connection.frame(DATA, 0, stream, b"hello").unwrap();
             let _ = connection.frame(HEADERS, END_HEADERS | END_STREAM, stream, &block(&[trailer]));
             let ended = connection.outcome(stream);
             for request in run.lab.upstream.take() {
                 assert_eq!(request.all("authorization"), [format!("Bearer {C1}")], "{ended:?}");
                 assert_eq!((request.all("host"), request.target.as_str()), (vec!["api.test"], "/v1/items"));
-                assert!(!String::from_utf8_lossy(&request.raw_body).contains(trailer.1), "{trailer:?} went on");
+                assert!(
+                    !String::from_utf8_lossy(&request.raw_body).contains(trailer.1),
+                    "{trailer:?} went on"
+                );
             }
         }
     });
@@ -202,7 +274,10 @@ fn e05_e09_header_floods_end_the_connection() {
         assert!(ended.is_refusal(&[400, 431]), "{ended:?}");
         assert!(run.lab.upstream.requests().iter().all(|request| request.head.len() < 100_000));
         // The broker serves on.
-        assert_eq!(h2(run, way, "api.test").ask(&request("GET", "api.test", "/v1/items/1"), None).status(), Some(200));
+        assert_eq!(
+            h2(run, way, "api.test").ask(&request("GET", "api.test", "/v1/items/1"), None).status(),
+            Some(200)
+        );
     });
 }
 

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a failing test panics")]
 
 use freeboard_tests::answer::Answer;
-use freeboard_tests::expect::{allowed, allowed_on, broken_body, bare, get, refused, with_body};
+use freeboard_tests::expect::{allowed, allowed_on, bare, broken_body, get, refused, with_body};
 use freeboard_tests::lab::{C1, Lab, Run, WAYS, Way};
 
 fn on_every_door(grants: &[&str], body: impl Fn(&Run<'_>, Way)) {
@@ -53,8 +53,18 @@ fn b01_length_and_chunks_together_are_refused() {
 #[test]
 fn b03_transfer_encoding_is_spelt_one_way() {
     let values = [
-        "xchunked", "chunked;q=1", "\x0bchunked", "\"chunked\"", "", "identity", "gzip, chunked", "chunked, chunked", "chunked, identity",
-        "chunked,", ", chunked", "Chunked x",
+        "xchunked",
+        "chunked;q=1",
+        "\x0bchunked",
+        "\"chunked\"",
+        "",
+        "identity",
+        "gzip, chunked",
+        "chunked, chunked",
+        "chunked, identity",
+        "chunked,",
+        ", chunked",
+        "Chunked x",
     ];
     let mut requests: Vec<String> =
         values.iter().map(|value| post(&format!("Transfer-Encoding: {value}"), "0\r\n\r\n")).collect();
@@ -64,7 +74,9 @@ fn b03_transfer_encoding_is_spelt_one_way() {
     requests.push(post("Transfer_Encoding: chunked\r\nTransfer-Encoding: x", "0\r\n\r\n"));
     refuses_and_closes(&requests, &[400, 501]);
     on_every_door(&["items"], |run, way| {
-        let mut odd = b"POST /v1/items HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: \xa0chunked\r\n\r\n0\r\n\r\n".to_vec();
+        let mut odd =
+            b"POST /v1/items HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: \xa0chunked\r\n\r\n0\r\n\r\n"
+                .to_vec();
         refused(run, way, "api.test", &odd, &[400, 501]);
         odd.clear();
     });
@@ -86,7 +98,8 @@ fn b06_several_transfer_encodings_are_refused() {
 fn b07_http_1_0_has_no_chunks_and_no_bodies_without_length() {
     refuses_and_closes(
         &[
-            "POST /v1/items HTTP/1.0\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+            "POST /v1/items HTTP/1.0\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+                .to_owned(),
             "POST /v1/items HTTP/1.0\r\nHost: api.test\r\n\r\nbody".to_owned(),
         ],
         &[400, 505],
@@ -109,7 +122,23 @@ fn b08_repeated_lengths_are_refused() {
 
 #[test]
 fn b09_lengths_are_plain_decimal_digits() {
-    let values = ["+5", "-1", "0x5", "1_0", "5 5", "010", "", "5;", "18446744073709551621", "5\t5", "5.0", "\u{665}", "5,", "1e1", "00"];
+    let values = [
+        "+5",
+        "-1",
+        "0x5",
+        "1_0",
+        "5 5",
+        "010",
+        "",
+        "5;",
+        "18446744073709551621",
+        "5\t5",
+        "5.0",
+        "\u{665}",
+        "5,",
+        "1e1",
+        "00",
+    ];
     let requests: Vec<String> =
         values.iter().map(|value| post(&format!("Content-Length: {value}"), "hello")).collect();
     refuses_and_closes(&requests, &[400, 413]);
@@ -154,7 +183,8 @@ fn b12_chunk_extensions_are_never_forwarded() {
     on_every_door(&["items"], |run, way| {
         let mut wire = run.tls(way, "api.test");
         let before = run.lab.upstream.requests().len();
-        let reply = wire.ask(post("Transfer-Encoding: chunked", "5;name=value\r\nhello\r\n0\r\n\r\n")).answer();
+        let reply =
+            wire.ask(post("Transfer-Encoding: chunked", "5;name=value\r\nhello\r\n0\r\n\r\n")).answer();
         match &run.lab.upstream.requests()[before..] {
             [] => assert_eq!(reply.status, 400),
             [one] => {
@@ -168,10 +198,26 @@ fn b12_chunk_extensions_are_never_forwarded() {
 
 #[test]
 fn b16_chunk_sizes_are_plain_hex() {
-    let sizes = ["0x5", "+5", "-0", "5 ", " 5", "0_2e", "", "00000000000000005", "FFFFFFFFFFFFFFFFF", "ffffffffffffffff", "5\t", "g"];
-    let mut requests: Vec<String> =
-        sizes.iter().map(|size| post("Transfer-Encoding: chunked", &format!("{size}\r\nhello\r\n0\r\n\r\n"))).collect();
-    requests.push(post("Transfer-Encoding: chunked", &format!("{}5\r\nhello\r\n0\r\n\r\n", "0".repeat(65536))));
+    let sizes = [
+        "0x5",
+        "+5",
+        "-0",
+        "5 ",
+        " 5",
+        "0_2e",
+        "",
+        "00000000000000005",
+        "FFFFFFFFFFFFFFFFF",
+        "ffffffffffffffff",
+        "5\t",
+        "g",
+    ];
+    let mut requests: Vec<String> = sizes
+        .iter()
+        .map(|size| post("Transfer-Encoding: chunked", &format!("{size}\r\nhello\r\n0\r\n\r\n")))
+        .collect();
+    requests
+        .push(post("Transfer-Encoding: chunked", &format!("{}5\r\nhello\r\n0\r\n\r\n", "0".repeat(65536))));
     breaks_off(&requests, &[400, 413]);
 }
 
@@ -183,7 +229,13 @@ fn b17_chunk_extensions_are_bounded() {
     );
     on_every_door(&["items"], |run, way| {
         let many = format!("1;{}\r\nx\r\n", "e".repeat(100)).repeat(20_000);
-        broken_body(run, way, "api.test", post("Transfer-Encoding: chunked", &format!("{many}0\r\n\r\n")), &[400, 413]);
+        broken_body(
+            run,
+            way,
+            "api.test",
+            post("Transfer-Encoding: chunked", &format!("{many}0\r\n\r\n")),
+            &[400, 413],
+        );
     });
 }
 
@@ -204,19 +256,32 @@ fn b18_bare_line_feeds_are_refused() {
 #[test]
 fn b19_bare_cr_and_nul_in_values_are_refused() {
     let values = ["a\rY: b", "a\0b", "a\x7fb", "a\x01b", "\x1b[2J", "a\r", "\x0c"];
-    let requests: Vec<String> =
-        values.iter().map(|value| bare("GET", "api.test", "/v1/items/1", &[&format!("X: {value}")])).collect();
+    let requests: Vec<String> = values
+        .iter()
+        .map(|value| bare("GET", "api.test", "/v1/items/1", &[&format!("X: {value}")]))
+        .collect();
     refuses_and_closes(&requests, &[400]);
 }
 
 #[test]
 fn b21_header_names_are_tokens_and_lines_are_not_folded() {
     let lines = [
-        "Content-Length : 5", ": x", "no colon at all", "X Y: z", "X\ty: z", "(x): z", "X: a\r\n b", "X: a\r\n\tb", "\u{e9}: x",
-        "Host\0: x", "Transfer-Encoding\x0b: chunked",
+        "Content-Length : 5",
+        ": x",
+        "no colon at all",
+        "X Y: z",
+        "X\ty: z",
+        "(x): z",
+        "X: a\r\n b",
+        "X: a\r\n\tb",
+        "\u{e9}: x",
+        "Host\0: x",
+        "Transfer-Encoding\x0b: chunked",
     ];
-    let mut requests: Vec<String> =
-        lines.iter().map(|line| format!("POST /v1/items HTTP/1.1\r\nHost: api.test\r\n{line}\r\n\r\nhello")).collect();
+    let mut requests: Vec<String> = lines
+        .iter()
+        .map(|line| format!("POST /v1/items HTTP/1.1\r\nHost: api.test\r\n{line}\r\n\r\nhello"))
+        .collect();
     requests.push("POST /v1/items HTTP/1.1\r\n Content-Length: 5\r\nHost: api.test\r\n\r\nhello".to_owned());
     requests.push("\r\n\r\n\r\n\r\nGET /v1/items/1 HTTP/1.1\r\n Host: api.test\r\n\r\n".to_owned());
     refuses_and_closes(&requests, &[400]);
@@ -229,7 +294,9 @@ fn b21_header_names_are_tokens_and_lines_are_not_folded() {
         let reply = run.tls(way, "api.test").ask(request).answer();
         match &run.lab.upstream.requests()[before..] {
             [] => assert_eq!(reply.status, 400),
-            [one] => assert_eq!((one.body.as_slice(), one.all("content-length").len() <= 1), (&b"hello"[..], true)),
+            [one] => {
+                assert_eq!((one.body.as_slice(), one.all("content-length").len() <= 1), (&b"hello"[..], true))
+            }
             more => panic!("{more:?}"),
         }
     });
@@ -238,7 +305,14 @@ fn b21_header_names_are_tokens_and_lines_are_not_folded() {
 #[test]
 fn b26_trailers_never_become_fields() {
     on_every_door(&["items"], |run, way| {
-        for trailer in ["Authorization: Bearer mine", "Host: evil.test", "Content-Length: 5", "X-HTTP-Method-Override: DELETE", "Transfer-Encoding: chunked", "Cookie: a=b"] {
+        for trailer in [
+            "Authorization: Bearer mine",
+            "Host: evil.test",
+            "Content-Length: 5",
+            "X-HTTP-Method-Override: DELETE",
+            "Transfer-Encoding: chunked",
+            "Cookie: a=b",
+        ] {
             let before = run.lab.upstream.requests().len();
             let body = format!("5\r\nhello\r\n0\r\n{trailer}\r\n\r\n");
             let reply = run.tls(way, "api.test").ask(post("Transfer-Encoding: chunked", &body));
@@ -270,12 +344,20 @@ fn b27_expectations_end_in_one_answer() {
         freeboard_tests::expect::refused_on(run, &mut wire, denied, &[403]);
         let before = run.lab.upstream.requests().len();
         let _ = wire.rest();
-        assert_eq!(run.lab.upstream.requests().len(), before, "the body of a refused request was read as a request");
+        assert_eq!(
+            run.lab.upstream.requests().len(),
+            before,
+            "the body of a refused request was read as a request"
+        );
         // Unknown expectation.
         refused(run, way, "api.test", bare("GET", "api.test", "/v1/items/1", &["Expect: x"]), &[417]);
         // An allowed one gets its answer although the upstream never says 100.
-        let (response, recorded) =
-            allowed(run, way, "api.test", with_body("POST", "api.test", "/v1/items", &["Expect: 100-continue"], "hello"));
+        let (response, recorded) = allowed(
+            run,
+            way,
+            "api.test",
+            with_body("POST", "api.test", "/v1/items", &["Expect: 100-continue"], "hello"),
+        );
         assert_eq!((response.status, recorded.body.as_slice()), (200, &b"hello"[..]));
     });
 }
@@ -290,7 +372,8 @@ fn b27_a_final_answer_before_the_body_does_not_shift_replies() {
     let run = lab.run(&["items"]);
     for way in WAYS {
         let mut wire = run.tls(way, "api.test");
-        let reply = wire.ask(with_body("POST", "api.test", "/v1/items", &["Expect: 100-continue"], "hello")).answer();
+        let reply =
+            wire.ask(with_body("POST", "api.test", "/v1/items", &["Expect: 100-continue"], "hello")).answer();
         assert_eq!(reply.status, 401);
         if let freeboard_tests::wire::Reply::Answer(next) = wire.ask(get("api.test", "/v1/items/2")) {
             assert_eq!(next.status, 200);
@@ -306,7 +389,9 @@ fn b29_b33_a_pipelined_request_is_judged_by_itself() {
         let before = run.lab.audit.decisions(&run.id).len();
         run.lab.upstream.take();
         let mut wire = run.tls(way, "api.test");
-        let three = [get("api.test", "/v1/items/1"), get("api.test", "/v1/admin"), get("api.test", "/v1/items/3")].concat();
+        let three =
+            [get("api.test", "/v1/items/1"), get("api.test", "/v1/admin"), get("api.test", "/v1/items/3")]
+                .concat();
         wire.send(three).unwrap();
         let statuses: Vec<_> = (0..3).map(|_| wire.read_answer("GET").answer().status).collect();
         assert_eq!(statuses, [200, 403, 200]);
@@ -317,7 +402,17 @@ fn b29_b33_a_pipelined_request_is_judged_by_itself() {
         assert_eq!(verdicts, ["allowed", "denied", "allowed"]);
         // An upgrade that is not granted, with a request behind it.
         let mut wire = run.tls(way, "api.test");
-        let upgrade = bare("GET", "api.test", "/v1/items/1", &["Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="]);
+        let upgrade = bare(
+            "GET",
+            "api.test",
+            "/v1/items/1",
+            &[
+                "Upgrade: websocket",
+                "Connection: Upgrade",
+                "Sec-WebSocket-Version: 13",
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+            ],
+        );
         wire.send([upgrade, get("api.test", "/v1/admin")].concat()).unwrap();
         let _ = wire.rest();
         assert!(run.lab.upstream.take().iter().all(|request| request.target != "/v1/admin"));
@@ -328,14 +423,20 @@ fn b29_b33_a_pipelined_request_is_judged_by_itself() {
 fn b31_a_fake_upgrade_is_never_an_opaque_pipe() {
     let Some(lab) = Lab::start() else { return };
     lab.upstream.take_over("pub.test", "/foo", |_, stream| {
-        let _ = stream.write_all(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: foo\r\nConnection: Upgrade\r\n\r\nraw bytes");
+        let _ = stream.write_all(
+            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: foo\r\nConnection: Upgrade\r\n\r\nraw bytes",
+        );
         let _ = stream.flush();
         let mut byte = [0];
         let _ = std::io::Read::read(stream, &mut byte);
     });
     let run = lab.run(&["pub"]);
     for way in WAYS {
-        for fields in [&["Upgrade: foo", "Connection: Upgrade"][..], &["Upgrade: websocket", "Connection: Upgrade"], &[]] {
+        for fields in [
+            &["Upgrade: foo", "Connection: Upgrade"][..],
+            &["Upgrade: websocket", "Connection: Upgrade"],
+            &[],
+        ] {
             let mut wire = run.tls(way, "pub.test");
             let reply = wire.ask(bare("GET", "pub.test", "/foo", fields));
             assert_ne!(reply.status(), Some(101), "{fields:?}");
@@ -348,16 +449,52 @@ fn b31_a_fake_upgrade_is_never_an_opaque_pipe() {
 #[test]
 fn b32_named_hop_headers_go_before_the_credential_comes() {
     on_every_door(&["items", "reg"], |run, way| {
-        for named in ["close, Authorization", "X-Api-Key, Host", "cookie", "authorization", "keep-alive, AUTHORIZATION, content-length"] {
+        for named in [
+            "close, Authorization",
+            "X-Api-Key, Host",
+            "cookie",
+            "authorization",
+            "keep-alive, AUTHORIZATION, content-length",
+        ] {
             let field = format!("Connection: {named}");
             let fields = [field.as_str(), "Authorization: Bearer mine", "X-Secret-Hop: 1"];
-            let (_, recorded) = allowed(run, way, "api.test", bare("GET", "api.test", "/v1/items/1", &fields));
+            let (_, recorded) =
+                allowed(run, way, "api.test", bare("GET", "api.test", "/v1/items/1", &fields));
             assert_eq!(recorded.all("authorization"), [format!("Bearer {C1}")], "{named}");
             assert_eq!(recorded.all("host"), ["api.test"], "{named}");
-            assert!(recorded.field("connection").is_none_or(|value| !value.contains("uthorization")), "{recorded:?}");
+            assert!(
+                recorded.field("connection").is_none_or(|value| !value.contains("uthorization")),
+                "{recorded:?}"
+            );
         }
-        let (_, recorded) = allowed(run, way, "api.test", bare("GET", "api.test", "/v1/items/1", &["Connection: X-Drop", "X-Drop: 1", "Keep-Alive: 1", "Proxy-Connection: x", "Proxy-Authorization: Basic eDp5", "TE: trailers", "Forwarded: for=1.1.1.1", "X-Forwarded-For: 1.1.1.1"]));
-        for name in ["x-drop", "keep-alive", "proxy-connection", "proxy-authorization", "forwarded", "x-forwarded-for"] {
+        let (_, recorded) = allowed(
+            run,
+            way,
+            "api.test",
+            bare(
+                "GET",
+                "api.test",
+                "/v1/items/1",
+                &[
+                    "Connection: X-Drop",
+                    "X-Drop: 1",
+                    "Keep-Alive: 1",
+                    "Proxy-Connection: x",
+                    "Proxy-Authorization: Basic eDp5",
+                    "TE: trailers",
+                    "Forwarded: for=1.1.1.1",
+                    "X-Forwarded-For: 1.1.1.1",
+                ],
+            ),
+        );
+        for name in [
+            "x-drop",
+            "keep-alive",
+            "proxy-connection",
+            "proxy-authorization",
+            "forwarded",
+            "x-forwarded-for",
+        ] {
             assert!(recorded.field(name).is_none(), "{name} reached the upstream");
         }
     });
@@ -370,8 +507,12 @@ fn b36_bytes_after_an_answer_are_dropped_with_their_connection() {
     lab.upstream.on("api.test", "/v1/items/two", move |_| {
         Answer::raw(format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok{stray}"))
     });
-    lab.upstream.on("api.test", "/v1/items/none", move |_| Answer::raw(format!("HTTP/1.1 204 No Content\r\n\r\n{stray}")));
-    lab.upstream.on("api.test", "/v1/items/same", move |_| Answer::raw(format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n{stray}")));
+    lab.upstream.on("api.test", "/v1/items/none", move |_| {
+        Answer::raw(format!("HTTP/1.1 204 No Content\r\n\r\n{stray}"))
+    });
+    lab.upstream.on("api.test", "/v1/items/same", move |_| {
+        Answer::raw(format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n{stray}"))
+    });
     let run = lab.run(&["items"]);
     for way in WAYS {
         for path in ["two", "none", "same"] {
@@ -383,7 +524,9 @@ fn b36_bytes_after_an_answer_are_dropped_with_their_connection() {
                 let target = format!("/v1/items/after-{path}-{turn}");
                 let next = match wire.ask(get("api.test", &target)) {
                     freeboard_tests::wire::Reply::Answer(next) => next,
-                    freeboard_tests::wire::Reply::Closed(_) => run.tls(way, "api.test").ask(get("api.test", &target)).answer(),
+                    freeboard_tests::wire::Reply::Closed(_) => {
+                        run.tls(way, "api.test").ask(get("api.test", &target)).answer()
+                    }
                 };
                 assert!(next.text().contains(&target), "an answer was shifted: {next:?}");
             }
@@ -408,7 +551,9 @@ fn b37_runs_do_not_share_upstream_connections() {
 fn b38_h32_h65_every_request_of_a_connection_gets_its_own_answer() {
     let Some(lab) = Lab::start() else { return };
     lab.upstream.on("pub.test", "/500", |_| Answer::new(500, &[], "broken"));
-    lab.upstream.on("pub.test", "/cut", |_| Answer::raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf").resetting());
+    lab.upstream.on("pub.test", "/cut", |_| {
+        Answer::raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf").resetting()
+    });
     let run = lab.run(&["items", "pub"]);
     for way in WAYS {
         let mut wire = run.tls(way, "pub.test");
@@ -419,7 +564,11 @@ fn b38_h32_h65_every_request_of_a_connection_gets_its_own_answer() {
         }
         let mut wire = run.tls(way, "api.test");
         for turn in 0..10 {
-            assert_eq!(wire.ask(get("api.test", "/v1/admin")).answer().status, 403, "a refusal keeps the connection");
+            assert_eq!(
+                wire.ask(get("api.test", "/v1/admin")).answer().status,
+                403,
+                "a refusal keeps the connection"
+            );
             let target = format!("/v1/items/{turn}");
             assert!(wire.ask(get("api.test", &target)).answer().text().contains(&target));
         }

@@ -33,15 +33,24 @@ fn d01_a_raw_address_gets_tls_and_a_403_that_says_why() {
     with_run(&["items", "pub"], |run| {
         let before = run.lab.upstream.bytes();
         // With a granted server name at an address that was not issued for it.
-        for (address, name) in [("1.1.1.1", "api.test"), ("10.77.0.1", "api.test"), ("2606:4700::1111", "pub.test")] {
+        for (address, name) in
+            [("1.1.1.1", "api.test"), ("10.77.0.1", "api.test"), ("2606:4700::1111", "pub.test")]
+        {
             let record = one_record(run, || {
                 let tls = run.dial(address, 443).unwrap().start_tls(name, &run.ca_pem, &[b"http/1.1"]);
                 if let Ok(mut wire) = tls {
                     let response = wire.ask(get(name, "/v1/items/1")).answer();
-                    assert_eq!((response.status, response.reason().as_deref()), (403, Some("raw_address")), "{address}");
+                    assert_eq!(
+                        (response.status, response.reason().as_deref()),
+                        (403, Some("raw_address")),
+                        "{address}"
+                    );
                 }
             });
-            assert_eq!((record["verdict"].as_str(), record["reason"].as_str()), (Some("denied"), Some("raw_address")));
+            assert_eq!(
+                (record["verdict"].as_str(), record["reason"].as_str()),
+                (Some("denied"), Some("raw_address"))
+            );
         }
         assert_eq!(run.lab.upstream.bytes(), before);
         assert_eq!(run.lab.upstream.connections(), 0);
@@ -63,7 +72,14 @@ fn d01_tls_without_a_server_name_is_refused() {
 #[test]
 fn d02_d15_other_ports_are_closed_and_recorded_with_what_was_meant() {
     with_run(&["items"], |run| {
-        for (address, port) in [("10.0.0.5", 5432), ("140.82.112.3", 22), ("140.82.112.3", 9418), ("169.254.169.254", 8080), ("1.1.1.1", 853), ("2606:4700::1111", 25)] {
+        for (address, port) in [
+            ("10.0.0.5", 5432),
+            ("140.82.112.3", 22),
+            ("140.82.112.3", 9418),
+            ("169.254.169.254", 8080),
+            ("1.1.1.1", 853),
+            ("2606:4700::1111", 25),
+        ] {
             let record = one_record(run, || {
                 // Reset at once, or accepted by the catch-all and closed.
                 if let Ok(mut wire) = run.dial(address, port) {
@@ -72,7 +88,11 @@ fn d02_d15_other_ports_are_closed_and_recorded_with_what_was_meant() {
                 }
             });
             assert_eq!(record["verdict"], "denied");
-            assert_eq!((record["host"].as_str(), record["port"].as_u64()), (Some(address), Some(port.into())), "{record:#?}");
+            assert_eq!(
+                (record["host"].as_str(), record["port"].as_u64()),
+                (Some(address), Some(port.into())),
+                "{record:#?}"
+            );
         }
     });
 }
@@ -80,7 +100,9 @@ fn d02_d15_other_ports_are_closed_and_recorded_with_what_was_meant() {
 #[test]
 fn d03_udp_443_is_rejected_at_once() {
     with_run(&["pub"], |run| {
-        for address in ["1.1.1.1".parse().unwrap(), run.resolve("pub.test").unwrap(), "2606:4700::1111".parse().unwrap()] {
+        for address in
+            ["1.1.1.1".parse().unwrap(), run.resolve("pub.test").unwrap(), "2606:4700::1111".parse().unwrap()]
+        {
             let begun = std::time::Instant::now();
             let socket = run.gate.udp((address, 443).into()).unwrap();
             socket.send(b"quic").unwrap();
@@ -95,7 +117,12 @@ fn d03_udp_443_is_rejected_at_once() {
 fn d04_only_granted_names_are_answered_by_any_server_over_any_transport() {
     with_run(&["items"], |run| {
         let tunnel = "7061737377642d73747265616d.evil.test";
-        for server in [RESOLVER, "8.8.8.8".parse().unwrap(), "127.0.0.11".parse().unwrap(), "2001:4860:4860::8888".parse().unwrap()] {
+        for server in [
+            RESOLVER,
+            "8.8.8.8".parse().unwrap(),
+            "127.0.0.11".parse().unwrap(),
+            "2001:4860:4860::8888".parse().unwrap(),
+        ] {
             for kind in [dns::A, dns::AAAA, dns::TXT, dns::HTTPS, dns::ANY] {
                 for name in [tunnel, "evil.test", "x.api.test", "test", "metadata.google.internal"] {
                     let answer = ask_udp(&run.gate, server, name, kind).unwrap();
@@ -107,7 +134,11 @@ fn d04_only_granted_names_are_answered_by_any_server_over_any_transport() {
             assert_eq!((answer.code, answer.records), (dns::REFUSED, 0));
             let answer = ask_udp(&run.gate, server, "api.test", dns::A).unwrap();
             assert_eq!((answer.code, answer.addresses.len()), (dns::NO_ERROR, 1));
-            assert_eq!(answer.addresses, ask_tcp(&run.gate, server, "api.test", dns::A).unwrap().addresses, "one name, one address");
+            assert_eq!(
+                answer.addresses,
+                ask_tcp(&run.gate, server, "api.test", dns::A).unwrap().addresses,
+                "one name, one address"
+            );
         }
         // HTTPS and SVCB are answered empty: no h3 hint, no ECH key (D17).
         for kind in [dns::HTTPS, dns::SVCB] {
@@ -117,7 +148,13 @@ fn d04_only_granted_names_are_answered_by_any_server_over_any_transport() {
         let v6 = ask_udp(&run.gate, RESOLVER, "api.test", dns::AAAA).unwrap();
         assert_eq!(v6.code, dns::NO_ERROR);
         assert!(v6.addresses.iter().all(std::net::IpAddr::is_ipv6));
-        assert!(run.lab.audit.decisions(&run.id).iter().any(|record| record["kind"] == "dns" && record["host"] == tunnel));
+        assert!(
+            run.lab
+                .audit
+                .decisions(&run.id)
+                .iter()
+                .any(|record| record["kind"] == "dns" && record["host"] == tunnel)
+        );
     });
 }
 
@@ -146,7 +183,11 @@ fn d07_ipv6_is_held_like_ipv4() {
     with_run(&["items"], |run| {
         let v6 = ask_udp(&run.gate, RESOLVER, "api.test", dns::AAAA).unwrap().addresses;
         for address in v6 {
-            let mut wire = run.dial(&address.to_string(), 443).unwrap().start_tls("api.test", &run.ca_pem, &[b"http/1.1"]).unwrap();
+            let mut wire = run
+                .dial(&address.to_string(), 443)
+                .unwrap()
+                .start_tls("api.test", &run.ca_pem, &[b"http/1.1"])
+                .unwrap();
             assert_eq!(wire.ask(get("api.test", "/v1/items/1")).answer().status, 200);
             assert_eq!(wire.ask(get("api.test", "/v1/admin")).answer().status, 403);
         }
@@ -163,13 +204,35 @@ fn policy_with_inside() -> String {
 #[test]
 fn d09_d10_a_granted_name_that_points_inside_is_not_dialled() {
     for address in [
-        "10.0.0.5", "100.64.0.1", "198.18.0.1", "169.254.169.254", "::1", "fd00::1", "0.0.0.0", "127.0.0.1", "10.77.0.1", "fd00:ec2::254",
-        "100.100.100.200", "168.63.129.16", "::ffff:10.77.0.1", "64:ff9b::a4d:1", "2002:a4d:1::", "255.255.255.255", "224.0.0.1", "::",
+        "10.0.0.5",
+        "100.64.0.1",
+        "198.18.0.1",
+        "169.254.169.254",
+        "::1",
+        "fd00::1",
+        "0.0.0.0",
+        "127.0.0.1",
+        "10.77.0.1",
+        "fd00:ec2::254",
+        "100.100.100.200",
+        "168.63.129.16",
+        "::ffff:10.77.0.1",
+        "64:ff9b::a4d:1",
+        "2002:a4d:1::",
+        "255.255.255.255",
+        "224.0.0.1",
+        "::",
     ] {
-        let Some(lab) = Lab::start_resolving(&policy_with_inside(), &[], &[("inside.test", address)]) else { return };
+        let Some(lab) = Lab::start_resolving(&policy_with_inside(), &[], &[("inside.test", address)]) else {
+            return;
+        };
         let run = lab.run(&["inside"]);
         let response = run.tls(Way::Connect, "inside.test").ask(get("inside.test", "/x")).answer();
-        assert_eq!((response.status, response.reason().as_deref()), (403, Some("address_refused")), "{address}");
+        assert_eq!(
+            (response.status, response.reason().as_deref()),
+            (403, Some("address_refused")),
+            "{address}"
+        );
         assert_eq!(lab.upstream.connections(), 0, "{address}");
     }
 }
@@ -191,12 +254,37 @@ fn d08_one_private_address_in_the_set_is_not_dialled() {
 fn d10_d11_metadata_and_loopback_are_refused_by_proxy() {
     with_run(&["items", "pub", "echo"], |run| {
         for host in [
-            "169.254.169.254", "[fd00:ec2::254]", "metadata.google.internal", "100.100.100.200", "168.63.129.16", "127.0.0.1", "localhost",
-            "[::1]", "broker.test", "10.77.0.1", "198.18.0.1", "host.docker.internal",
+            "169.254.169.254",
+            "[fd00:ec2::254]",
+            "metadata.google.internal",
+            "100.100.100.200",
+            "168.63.129.16",
+            "127.0.0.1",
+            "localhost",
+            "[::1]",
+            "broker.test",
+            "10.77.0.1",
+            "198.18.0.1",
+            "host.docker.internal",
         ] {
-            refused_on(run, &mut run.proxy(), format!("GET http://{host}/latest/meta-data/ HTTP/1.1\r\nHost: {host}\r\n\r\n"), &[400, 403]);
-            refused_on(run, &mut run.proxy(), format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n"), &[400, 403]);
-            refused_on(run, &mut run.proxy(), format!("CONNECT {host}:3128 HTTP/1.1\r\nHost: {host}:3128\r\n\r\n"), &[400, 403]);
+            refused_on(
+                run,
+                &mut run.proxy(),
+                format!("GET http://{host}/latest/meta-data/ HTTP/1.1\r\nHost: {host}\r\n\r\n"),
+                &[400, 403],
+            );
+            refused_on(
+                run,
+                &mut run.proxy(),
+                format!("CONNECT {host}:443 HTTP/1.1\r\nHost: {host}:443\r\n\r\n"),
+                &[400, 403],
+            );
+            refused_on(
+                run,
+                &mut run.proxy(),
+                format!("CONNECT {host}:3128 HTTP/1.1\r\nHost: {host}:3128\r\n\r\n"),
+                &[400, 403],
+            );
         }
     });
 }
@@ -222,7 +310,10 @@ fn d16_socks_is_closed_without_confusion() {
             }
         }
         assert_eq!(run.lab.upstream.connections(), 0);
-        assert_eq!(run.tls(Way::Connect, "api.test").ask(get("api.test", "/v1/items/1")).answer().status, 200);
+        assert_eq!(
+            run.tls(Way::Connect, "api.test").ask(get("api.test", "/v1/items/1")).answer().status,
+            200
+        );
     });
 }
 
@@ -291,7 +382,10 @@ fn a_fragmented_client_hello_is_read_whole() {
 fn d26_early_data_is_not_offered() {
     with_run(&["items"], |run| {
         let config = std::sync::Arc::new({
-            let mut config = std::sync::Arc::unwrap_or_clone(freeboard_tests::wire::client_config(&run.ca_pem, &[b"http/1.1"]));
+            let mut config = std::sync::Arc::unwrap_or_clone(freeboard_tests::wire::client_config(
+                &run.ca_pem,
+                &[b"http/1.1"],
+            ));
             config.enable_early_data = true;
             config
         });
@@ -315,9 +409,17 @@ fn d26_early_data_is_not_offered() {
 fn d21_d23_only_tls_that_we_end_passes_a_tunnel() {
     with_run(&["items", "pub"], |run| {
         // First bytes that are not TLS inside a granted tunnel.
-        for first in ["SSH-2.0-x\r\n", "EHLO x\r\n", "GET / HTTP/1.1\r\nHost: pub.test\r\n\r\n", "\x13BitTorrent protocol"] {
+        for first in [
+            "SSH-2.0-x\r\n",
+            "EHLO x\r\n",
+            "GET / HTTP/1.1\r\nHost: pub.test\r\n\r\n",
+            "\x13BitTorrent protocol",
+        ] {
             let mut proxy = run.proxy();
-            assert_eq!(proxy.ask("CONNECT pub.test:443 HTTP/1.1\r\nHost: pub.test:443\r\n\r\n").status(), Some(200));
+            assert_eq!(
+                proxy.ask("CONNECT pub.test:443 HTTP/1.1\r\nHost: pub.test:443\r\n\r\n").status(),
+                Some(200)
+            );
             let _ = proxy.send(first);
             let _ = proxy.tcp().shutdown(std::net::Shutdown::Write);
             let _ = proxy.rest();
@@ -345,9 +447,16 @@ fn d36_leaves_are_for_asked_names_only_and_the_key_stays_with_the_broker() {
 fn a_run_without_grants_reaches_nothing_and_every_attempt_is_recorded() {
     with_run(&[], |run| {
         assert_eq!(one_record(run, || assert!(run.resolve("api.test").is_none()))["kind"], "dns");
-        refused_on(run, &mut run.proxy(), "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n", &[403]);
+        refused_on(
+            run,
+            &mut run.proxy(),
+            "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n",
+            &[403],
+        );
         let record = one_record(run, || {
-            if let Ok(mut wire) = run.dial("1.1.1.1", 443).unwrap().start_tls("api.test", &run.ca_pem, &[b"http/1.1"]) {
+            if let Ok(mut wire) =
+                run.dial("1.1.1.1", 443).unwrap().start_tls("api.test", &run.ca_pem, &[b"http/1.1"])
+            {
                 assert_eq!(wire.ask(get("api.test", "/v1/items/1")).answer().status, 403);
             }
         });

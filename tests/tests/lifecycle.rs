@@ -41,7 +41,10 @@ fn a_run_ends_when_it_is_closed() {
     assert!(open.ask(get("api.test", "/v1/items/2")).status().is_none(), "an open connection is cut");
     assert!(lab.upstream.take().is_empty());
     wait::until_true("the end is in the log", || {
-        lab.audit.records().iter().any(|record| record["kind"] == "gate_closed" && record["run"] == id.as_str())
+        lab.audit
+            .records()
+            .iter()
+            .any(|record| record["kind"] == "gate_closed" && record["run"] == id.as_str())
     });
 }
 
@@ -68,7 +71,10 @@ fn c32_gates_die_with_the_control_connection_that_opened_them() {
     };
     lab.disconnect();
     wait::until_true("the gate is closed", || {
-        lab.audit.records().iter().any(|record| record["kind"] == "gate_closed" && record["run"] == id.as_str())
+        lab.audit
+            .records()
+            .iter()
+            .any(|record| record["kind"] == "gate_closed" && record["run"] == id.as_str())
     });
     assert!(wire.ask(get("api.test", "/v1/items/2")).status().is_none());
     assert!(gate.connect("10.1.1.1:3128".parse().unwrap()).is_err(), "the sockets are gone");
@@ -154,7 +160,11 @@ fn sigterm_lets_requests_finish_and_says_that_it_stopped() {
 fn g15_a_broken_reload_keeps_the_last_good_policy() {
     let Some(lab) = Lab::start() else { return };
     let run = lab.run(&["items"]);
-    for broken in ["not toml [", "[grant.items]\ncallers = [\"lab\"]\nmethds = []\n", &POLICY.replace("c1\"\ntrust", "missing\"\ntrust")] {
+    for broken in [
+        "not toml [",
+        "[grant.items]\ncallers = [\"lab\"]\nmethds = []\n",
+        &POLICY.replace("c1\"\ntrust", "missing\"\ntrust"),
+    ] {
         lab.write_policy(broken);
         lab.broker.reload();
         assert_eq!(lab.audit.records().last().unwrap()["kind"], "reload_refused");
@@ -184,7 +194,9 @@ fn g18_a_route_that_is_taken_away_is_gone_for_open_connections() {
     }
     assert!(lab.upstream.take().is_empty());
     // And the whole grant.
-    lab.write_policy(&POLICY.replace("[grant.items]\ncallers = [\"lab\"]", "[grant.items]\ncallers = [\"somebody-else\"]"));
+    lab.write_policy(
+        &POLICY.replace("[grant.items]\ncallers = [\"lab\"]", "[grant.items]\ncallers = [\"somebody-else\"]"),
+    );
     lab.broker.reload();
     let reply = run.tls_with(Way::Connect, "api.test", 443, "api.test", &[b"http/1.1"]);
     if let Ok(mut wire) = reply {
@@ -195,15 +207,23 @@ fn g18_a_route_that_is_taken_away_is_gone_for_open_connections() {
 
 #[test]
 fn a_grant_is_for_its_callers_and_above_its_floor_only() {
-    let policy = POLICY
-        .replace("[grant.reg]\ncallers = [\"lab\"]", "[grant.reg]\ncallers = [\"other\"]")
-        .replace("[grant.query]\ncallers = [\"lab\"]", "[grant.query]\ncallers = [\"lab\"]\nfloor = \"kernel\"");
+    let policy =
+        POLICY.replace("[grant.reg]\ncallers = [\"lab\"]", "[grant.reg]\ncallers = [\"other\"]").replace(
+            "[grant.query]\ncallers = [\"lab\"]",
+            "[grant.query]\ncallers = [\"lab\"]\nfloor = \"kernel\"",
+        );
     let Some(lab) = Lab::start_with(&policy, &[]) else { return };
-    let refusal = |grants: &[&str]| lab.try_run(grants, Tier::Container, Duration::from_secs(9)).unwrap_err().to_string();
+    let refusal = |grants: &[&str]| {
+        lab.try_run(grants, Tier::Container, Duration::from_secs(9)).unwrap_err().to_string()
+    };
     assert!(refusal(&["reg"]).contains("grant_not_available"));
     assert!(refusal(&["nonsense"]).contains("grant_not_available"));
     assert!(refusal(&["items", "nonsense"]).contains("grant_not_available"));
-    assert_eq!(refusal(&["reg"]).replace("reg", "X"), refusal(&["nonsense"]).replace("nonsense", "X"), "same words for both");
+    assert_eq!(
+        refusal(&["reg"]).replace("reg", "X"),
+        refusal(&["nonsense"]).replace("nonsense", "X"),
+        "same words for both"
+    );
     assert!(refusal(&["query"]).contains("floor_not_met"));
     assert_eq!(lab.prepare(&["query"]).unwrap().floor, Some(Tier::Kernel));
     lab.try_run(&["query"], Tier::Kernel, Duration::from_secs(9)).unwrap();
@@ -218,9 +238,21 @@ fn budgets_end_a_grant_with_429_and_a_shed_or_refused_call_costs_nothing() {
     assert_ne!(policy, POLICY);
     let Some(lab) = Lab::start_with(&policy, &[]) else { return };
     let run = lab.run(&["pub"]);
-    refused(&run, Way::Connect, "pub.test", freeboard_tests::expect::bare("DELETE", "pub.test", "/x", &[]), &[403]);
+    refused(
+        &run,
+        Way::Connect,
+        "pub.test",
+        freeboard_tests::expect::bare("DELETE", "pub.test", "/x", &[]),
+        &[403],
+    );
     let large = "x".repeat(11 << 10);
-    refused(&run, Way::Connect, "pub.test", freeboard_tests::expect::with_body("POST", "pub.test", "/x", &[], &large), &[413]);
+    refused(
+        &run,
+        Way::Connect,
+        "pub.test",
+        freeboard_tests::expect::with_body("POST", "pub.test", "/x", &[], &large),
+        &[413],
+    );
     for _ in 0..3 {
         allowed(&run, Way::Transparent, "pub.test", get("pub.test", "/x"));
     }
@@ -234,7 +266,9 @@ fn budgets_end_a_grant_with_429_and_a_shed_or_refused_call_costs_nothing() {
 fn f23_killing_sandboxd_run_at_any_moment_leaves_nothing() {
     let Some(lab) = Lab::start() else { return };
     let mark = format!("86{}", std::process::id());
-    let script = format!("setsid sleep {mark} & while :; do curl -s -m 1 https://api.test/v1/items/1 >/dev/null; done");
+    let script = format!(
+        "setsid sleep {mark} & while :; do curl -s -m 1 https://api.test/v1/items/1 >/dev/null; done"
+    );
     for user in [User::Own, User::Nobody] {
         for moment_ms in [5, 20, 60, 150, 400, 1000] {
             for signal in [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT] {
@@ -251,7 +285,10 @@ fn f23_killing_sandboxd_run_at_any_moment_leaves_nothing() {
                 let pid = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap());
                 let _ = nix::sys::signal::kill(pid, signal);
                 wait::until("sandboxd ends", || child.try_wait().unwrap());
-                wait::until_true(&format!("{user:?} {moment_ms} ms {signal}: no process of the run is left"), || !process_with(&mark));
+                wait::until_true(
+                    &format!("{user:?} {moment_ms} ms {signal}: no process of the run is left"),
+                    || !process_with(&mark),
+                );
             }
         }
     }

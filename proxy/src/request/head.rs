@@ -264,7 +264,10 @@ impl Builder {
             (None, false) => Length::None,
         };
         // RFC 1945 7.2.2: what follows such a head is a body to some readers and nothing to others (ATTACKS B07).
-        if self.version == Version::Http10 && length == Length::None && ["POST", "PUT", "PATCH"].contains(&method) {
+        if self.version == Version::Http10
+            && length == Length::None
+            && ["POST", "PUT", "PATCH"].contains(&method)
+        {
             return Err(Stop::malformed("an HTTP/1.0 request with a body needs Content-Length"));
         }
         let connect = matches!(form, Form::Authority(_));
