@@ -566,3 +566,6 @@ fn failed(error: &BodyError) -> Stop {
         BodyError::Failed(error) => Stop::with(Reason::UpstreamUnreachable, error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

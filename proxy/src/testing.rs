@@ -164,7 +164,12 @@ budget = {{ calls = 100000, concurrent = 64 }}
 
 [[grant.g.allow]]
 api = "api"
-routes = ["GET /v1/items/*", "POST /v1/items", "GET /echo/**", "POST /grpc.Service/**", "GET /ws"]
+routes = ["GET /v1/items/*", "POST /v1/items", "GET /echo/**", "POST /grpc.Service/**"]
+
+[[grant.g.allow]]
+api = "api"
+routes = ["GET /ws"]
+websocket = true
 
 [[grant.g.allow]]
 api = "pub"

@@ -3,7 +3,6 @@
 //! In: the credential's description, its key and the caller. Out: a signed token. It never signs for longer than the
 //! credential's lifetime, and every token has an id of its own.
 
-use freeboard_policy::SecretReference;
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde::Serialize;
 
@@ -13,7 +12,6 @@ use super::Secret;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JwtShape<'a> {
     pub algorithm: &'a str,
-    pub key: &'a SecretReference,
     pub issuer: Option<&'a str>,
     pub audience: Option<&'a str>,
     pub key_id: Option<&'a str>,

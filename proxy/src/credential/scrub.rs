@@ -145,7 +145,7 @@ fn add_forms(secret: &[u8], forms: &mut BTreeSet<Vec<u8>>) {
 
 /// The base64 characters that depend on the secret alone when it starts at `alignment` modulo 3 of the encoded text.
 fn base64_inner(secret: &[u8], alignment: usize, url_safe: bool) -> Vec<u8> {
-    let padded = [&[0_u8, 0][..alignment.min(2)], secret].concat();
+    let padded = [[0_u8, 0].get(..alignment).unwrap_or_default(), secret].concat();
     let encoded = if url_safe { URL_SAFE_NO_PAD.encode(&padded) } else { STANDARD_NO_PAD.encode(&padded) };
     // A character holds 6 bits: the first whole one begins at bit 8 × alignment, the last ends with the secret.
     let first = (alignment * 8).div_ceil(6);

@@ -67,11 +67,11 @@ impl Store {
     ) -> Result<Arc<Material>, Stop> {
         let slot = self.slot(name);
         let key = if matches!(view, CredentialView::Jwt { .. }) { caller.cloned() } else { None };
-        if let Some(found) = slot.usable(&key, view) {
+        if let Some(found) = slot.usable(key.as_ref(), view) {
             return Ok(found);
         }
         let mut working = slot.working.lock().await;
-        if let Some(found) = slot.usable(&key, view) {
+        if let Some(found) = slot.usable(key.as_ref(), view) {
             return Ok(found);
         }
         if let Some(failed) = working.as_ref().filter(|failed| failed.at.elapsed() < SECRET_FAILURE_PAUSE) {
@@ -109,9 +109,9 @@ impl Store {
 
 impl Slot {
     /// What is at hand and still good. Looks at the source once a second at most.
-    fn usable(&self, key: &Option<Arc<str>>, view: &CredentialView) -> Option<Arc<Material>> {
+    fn usable(&self, key: Option<&Arc<str>>, view: &CredentialView) -> Option<Arc<Material>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.get_mut(key)?;
+        let entry = entries.get_mut(&key.cloned())?;
         let now = Instant::now();
         if entry.renew.is_some_and(|renew| now >= renew) {
             return None;
@@ -188,12 +188,11 @@ async fn make(
 }
 
 fn jwt_shape(view: &CredentialView) -> Option<JwtShape<'_>> {
-    let CredentialView::Jwt { algorithm, key, issuer, audience, key_id, scope, ttl_seconds } = view else {
+    let CredentialView::Jwt { algorithm, key: _, issuer, audience, key_id, scope, ttl_seconds } = view else {
         return None;
     };
     Some(JwtShape {
         algorithm,
-        key,
         issuer: issuer.as_deref(),
         audience: audience.as_deref(),
         key_id: key_id.as_deref(),

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use freeboard_policy::ApiView;
 use rustls::client::Resumption;
@@ -57,7 +57,7 @@ pub enum TrustError {
 /// (half the client's cost of a handshake).
 pub struct Trust {
     provider: Arc<CryptoProvider>,
-    system: Arc<RootCertStore>,
+    system: Arc<OnceLock<Arc<RootCertStore>>>,
     configs: Mutex<HashMap<Key, Arc<ClientConfig>>>,
 }
 
@@ -76,23 +76,31 @@ struct Stamp {
 }
 
 impl Trust {
-    /// Reads the system's roots once. Where the system has none, the Mozilla roots that are compiled in are used.
+    /// The system's roots, or the Mozilla roots that are compiled in where the system has none. They are read beside
+    /// everything else: parsing them takes longer than all of the broker's start.
     pub fn system() -> Self {
-        let mut roots = RootCertStore::empty();
-        let (_added, _ignored) =
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            tracing::warn!("the system has no root certificates; using the compiled-in Mozilla roots");
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-        Self::with_roots(roots)
+        let trust = Self::empty();
+        let system = Arc::clone(&trust.system);
+        let read = move || {
+            let _ = system.get_or_init(read_system_roots);
+        };
+        // Without a thread they are read when the first connection needs them.
+        let _ = std::thread::Builder::new().name("system-roots".to_owned()).spawn(read);
+        trust
     }
 
     /// Trusts `roots` in place of the system's.
     pub fn with_roots(roots: RootCertStore) -> Self {
+        let trust = Self::empty();
+        // It was empty a line ago.
+        let _ = trust.system.set(Arc::new(roots));
+        trust
+    }
+
+    fn empty() -> Self {
         Self {
             provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
-            system: Arc::new(roots),
+            system: Arc::default(),
             configs: Mutex::new(HashMap::new()),
         }
     }
@@ -123,7 +131,7 @@ impl Trust {
     fn build(&self, key: &Key) -> Result<ClientConfig, TrustError> {
         let roots = match &key.ca_file {
             Some((path, _)) => Arc::new(read_roots(path)?),
-            None => Arc::clone(&self.system),
+            None => Arc::clone(self.system.get_or_init(read_system_roots)),
         };
         if roots.is_empty() {
             return Err(TrustError::NoSystemRoots);
@@ -151,8 +159,18 @@ impl Trust {
 
 impl std::fmt::Debug for Trust {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Trust").field("system_roots", &self.system.len()).finish_non_exhaustive()
+        f.debug_struct("Trust").finish_non_exhaustive()
     }
+}
+
+fn read_system_roots() -> Arc<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let (_added, _ignored) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if roots.is_empty() {
+        tracing::warn!("the system has no root certificates; using the compiled-in Mozilla roots");
+        roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    }
+    Arc::new(roots)
 }
 
 fn stamp(path: &Path) -> Result<Stamp, TrustError> {

@@ -35,7 +35,7 @@ fn forms() -> Vec<(&'static str, String)> {
         ("plain", SECRET.to_owned()),
         ("json of Python", SECRET.replace('"', "\\\"")),
         ("json with escaped slash", SECRET.replace('/', "\\/").replace('"', "\\\"")),
-        ("json of Go", SECRET.replace("&", "\\u0026")),
+        ("json of Go", SECRET.replace('&', "\\u0026")),
         ("json, every sign", signs),
         ("lower case", SECRET.to_lowercase()),
         ("upper case", SECRET.to_uppercase()),

@@ -42,7 +42,10 @@ where
 fn note(request: &Incoming, received: &Mutex<Vec<Received>>) {
     let mut head = format!("{} {}\n", request.method(), request.uri());
     for (name, value) in request.headers() {
-        head += &format!("{name}: {}\n", String::from_utf8_lossy(value.as_bytes()));
+        head.push_str(name.as_str());
+        head.push_str(": ");
+        head.push_str(&String::from_utf8_lossy(value.as_bytes()));
+        head.push('\n');
     }
     received.lock().unwrap().push(Received { head, body: Vec::new() });
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use freeboard_policy::{AddressRange, ApiView, Host, Reason};
 use rcgen::{
-    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _,
+    BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
 use rustls::RootCertStore;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -53,7 +53,7 @@ impl Ca {
 
 fn pin(key: &impl rcgen::PublicKeyData) -> String {
     let digest = sha2::Sha256::digest(key.subject_public_key_info());
-    digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 
 /// A TLS server that counts the application bytes that it gets.
