@@ -43,7 +43,8 @@ async fn event_stream(permits: Arc<Semaphore>) -> Lab {
         Box::pin(async move {
             let mut bytes = Vec::new();
             let Some(_) = read_request(&mut stream, &mut bytes).await else { return };
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
             stream.write_all(head.as_bytes()).await.unwrap();
             for index in 0.. {
                 permits.acquire().await.unwrap().forget();
@@ -101,7 +102,10 @@ async fn h22_passes_each_event_at_once_to_http2() {
             events.flow_control().release_capacity(piece.len()).unwrap();
             event.extend_from_slice(&piece);
         }
-        assert_eq!(String::from_utf8(event).unwrap(), format!("data: {index} for {}\n\n", "*".repeat(SECRET.len())));
+        assert_eq!(
+            String::from_utf8(event).unwrap(),
+            format!("data: {index} for {}\n\n", "*".repeat(SECRET.len()))
+        );
     }
     // H56: the guest goes; the record says so.
     drop(events);
