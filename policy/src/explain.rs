@@ -302,7 +302,10 @@ impl Policy {
             .apis
             .iter()
             .find(|api| api.origins.iter().any(|o| o.host == *host && o.port == port));
-        let routes = format!("routes = [\"{}\"]", narrow_route(request.method, target));
+        let Some(line) = narrow_route(request.method, target) else {
+            return Explanation::refuse(refusal.reason, because);
+        };
+        let routes = format!("routes = [\"{line}\"]");
         let would_allow = match known {
             Some(api) => format!("[[grant.NAME.allow]]\napi = \"{}\"\n{routes}", api.view.name),
             None => {
@@ -333,11 +336,9 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
     }
     if !matches!(refusal.reason, Reason::DeniedByRule | Reason::MethodForbidden | Reason::GrantExpired) {
         explanation.closest = site.closest(question);
-        let mut line = format!("\"{}\",", narrow_route(method, question.target));
-        if question.websocket {
-            line.push_str("    # in a rule with `websocket = true`");
-        }
-        explanation.would_allow = Some(line);
+        let note = if question.websocket { "    # in a rule with `websocket = true`" } else { "" };
+        explanation.would_allow =
+            narrow_route(method, question.target).map(|line| format!("\"{line}\",{note}"));
     }
     explanation
 }
@@ -401,8 +402,9 @@ impl<'p> Rules<'p> {
     }
 }
 
-/// The route line that matches this request and nothing wider (a GET line also matches HEAD).
-fn narrow_route(method: &str, target: &Target) -> String {
+/// The route line that matches this request and nothing wider (a GET line also matches HEAD); `None` where the language
+/// has none, for example for a parameter that is there twice.
+fn narrow_route(method: &str, target: &Target) -> Option<String> {
     let view = target.view();
     let mut line = format!("{method} ");
     for index in 0..view.len() {
@@ -421,7 +423,8 @@ fn narrow_route(method: &str, target: &Target) -> String {
         line.push('=');
         crate::route::pattern::escape_into(&decoded(value), &mut line);
     }
-    line
+    let read = crate::route::line::parse(&line).0?;
+    read.mismatch(method, target).is_none().then_some(line)
 }
 
 /// Host, port and the rest of an absolute URL, or the refusal that such a request gets.

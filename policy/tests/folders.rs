@@ -3,6 +3,13 @@
 //! `accept/` loads; its warnings are the snapshot. `reject/` does not; all its problems are the snapshot.
 //! `decisions/NAME.toml` is asked what `decisions/NAME.test.toml` says.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test reads its cases from files and fails by panicking"
+)]
+
 use std::path::{Path, PathBuf};
 
 use freeboard_policy::{Policy, SourceFile, render_all};
