@@ -6,7 +6,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use freeboard_policy::{
-    Decision, DestinationQuestion, Host, Policy, RequestQuestion, Route, RunScope, ScopeQuestion, SourceFile, Target, render_all,
+    Decision, DestinationQuestion, Host, Policy, RequestQuestion, Route, RunScope, ScopeQuestion, SourceFile,
+    Target, render_all,
 };
 
 /// One grant with `count` routes of every form for one API, and some deny rules.
@@ -42,11 +43,15 @@ struct Bench {
 impl Bench {
     fn new(count: usize) -> Self {
         let files = [SourceFile::new("bench.toml", policy_text(count))];
-        let policy = Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems))).policy;
+        let policy =
+            Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems))).policy;
         let grants = ["g".to_owned()];
-        let scope = policy.scope(&ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, now_unix: 0 }).unwrap();
+        let scope = policy
+            .scope(&ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, now_unix: 0 })
+            .unwrap();
         let host = Host::parse("a.test").unwrap();
-        let route = policy.destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 }).unwrap();
+        let route =
+            policy.destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 }).unwrap();
         Self { policy, scope, route }
     }
 
@@ -78,7 +83,9 @@ fn decisions(criterion: &mut Criterion) {
         ] {
             let target = Target::parse(target.as_bytes()).unwrap();
             assert_eq!(matches!(bench.decide(method, &target), Decision::Allow(_)), allowed, "{name}");
-            group.bench_function(name, |bencher| bencher.iter(|| bench.decide(black_box(method), black_box(&target))));
+            group.bench_function(name, |bencher| {
+                bencher.iter(|| bench.decide(black_box(method), black_box(&target)))
+            });
         }
         group.finish();
     }
@@ -86,7 +93,10 @@ fn decisions(criterion: &mut Criterion) {
 
 fn parsing(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("target");
-    for (name, target) in [("plain", "/v1/teams/team-0/kind-51/42?page=3&state=open"), ("escaped", "/v1/caf%C3%A9/a%2Fb/%7euser?q=a%20b")] {
+    for (name, target) in [
+        ("plain", "/v1/teams/team-0/kind-51/42?page=3&state=open"),
+        ("escaped", "/v1/caf%C3%A9/a%2Fb/%7euser?q=a%20b"),
+    ] {
         group.bench_function(name, |bencher| bencher.iter(|| Target::parse(black_box(target.as_bytes()))));
     }
     group.finish();
@@ -96,7 +106,9 @@ fn loading(criterion: &mut Criterion) {
     let files = [SourceFile::new("bench.toml", policy_text(10_000))];
     let mut group = criterion.benchmark_group("load");
     group.sample_size(10);
-    group.bench_function("10,000 routes with every check", |bencher| bencher.iter(|| Policy::load(black_box(&files))));
+    group.bench_function("10,000 routes with every check", |bencher| {
+        bencher.iter(|| Policy::load(black_box(&files)))
+    });
     group.finish();
 }
 

@@ -2,14 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use freeboard_policy::{Decision, DestinationQuestion, Host, Policy, RequestQuestion, ScopeQuestion, SourceFile, Target};
+use freeboard_policy::{
+    Decision, DestinationQuestion, Host, Policy, RequestQuestion, ScopeQuestion, SourceFile, Target,
+};
 
 #[test]
 fn a_decision_allocates_nothing() {
     let text = std::include_str!("decisions/language.toml");
     let policy = Policy::load(&[SourceFile::new("p.toml", text)]).unwrap().policy;
     let grants = ["segments".to_owned(), "queries".to_owned(), "denies".to_owned()];
-    let scope = policy.scope(&ScopeQuestion { caller: Some("bot"), grants: &grants, tier: None, now_unix: 0 }).unwrap();
+    let scope = policy
+        .scope(&ScopeQuestion { caller: Some("bot"), grants: &grants, tier: None, now_unix: 0 })
+        .unwrap();
     let host = Host::parse("api.test").unwrap();
     for (method, target, allowed) in [
         ("GET", "/re/v12-rc", true),
@@ -25,14 +29,24 @@ fn a_decision_allocates_nothing() {
         let target = Target::parse(target.as_bytes()).unwrap();
         let mut decision = None;
         let counted = allocation_counter::measure(|| {
-            let route = policy.destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 }).map_err(drop);
+            let route = policy
+                .destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 })
+                .map_err(drop);
             drop(std::hint::black_box(route));
         });
         // The route owns a copy of its host name.
         assert!(counted.count_total <= 1, "{counted:?}");
-        let route = policy.destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 }).unwrap();
+        let route =
+            policy.destination(&DestinationQuestion { scope: &scope, host: &host, port: 443 }).unwrap();
         let counted = allocation_counter::measure(|| {
-            let question = RequestQuestion { scope: &scope, route: &route, method, target: &target, websocket: false, now_unix: 0 };
+            let question = RequestQuestion {
+                scope: &scope,
+                route: &route,
+                method,
+                target: &target,
+                websocket: false,
+                now_unix: 0,
+            };
             decision = Some(policy.evaluate(&question));
         });
         assert_eq!(counted.count_total, 0, "{method} {}", target.wire());
