@@ -284,20 +284,26 @@ fn last_lines(path: &Path, count: usize) -> Result<Vec<Vec<u8>>, Exit> {
 
 /// Shows lines as they are written, over rotations, until interrupted.
 fn follow_log(folder: &Path, output: &mut Output, json: bool) -> Result<Exit, Exit> {
-    let mut path = newest(folder)?;
+    let mut path = files(folder)?.pop().ok_or(Exit::Audit)?;
     let mut reader = open(&path)?;
     reader.seek(SeekFrom::End(0)).map_err(|error| cannot_read(&path, &error))?;
     let mut line = Vec::new();
     loop {
         match next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))? {
             0 => {
-                output.flush()?;
-                std::thread::sleep(FOLLOW_PAUSE);
-                if was_rotated(&path, reader.get_ref()) {
-                    path = newest(folder)?;
-                    // What was written to the old file after our last look is read before it is let go.
-                    if next_line(&mut reader, &mut line).is_ok_and(|count| count == 0) {
-                        reader = open(&path)?;
+                // Asked before the last look at this file: what was written to it until then has been read after it.
+                let next = after(folder, reader.get_ref())?;
+                if next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))? > 0 {
+                    continue;
+                }
+                match next {
+                    Some(next) => {
+                        (reader, path) = (open(&next)?, next);
+                        line.clear();
+                    }
+                    None => {
+                        output.flush()?;
+                        std::thread::sleep(FOLLOW_PAUSE);
                     }
                 }
             }
@@ -311,11 +317,16 @@ fn follow_log(folder: &Path, output: &mut Output, json: bool) -> Result<Exit, Ex
     }
 }
 
-fn newest(folder: &Path) -> Result<PathBuf, Exit> {
-    files(folder)?.pop().ok_or(Exit::Audit)
-}
-
-fn was_rotated(path: &Path, open: &File) -> bool {
-    let (Ok(named), Ok(held)) = (std::fs::metadata(path), open.metadata()) else { return false };
-    (named.dev(), named.ino()) != (held.dev(), held.ino())
+/// The file of the log that comes after the open one; `None` when that is the one being written.
+fn after(folder: &Path, open: &File) -> Result<Option<PathBuf>, Exit> {
+    let Ok(held) = open.metadata() else { return Ok(None) };
+    let files = files(folder)?;
+    let is_held = |path: &PathBuf| {
+        std::fs::metadata(path).is_ok_and(|named| (named.dev(), named.ino()) == (held.dev(), held.ino()))
+    };
+    match files.iter().position(is_held) {
+        Some(at) => Ok(files.get(at + 1).cloned()),
+        // Taken away already: go on with the oldest that is left.
+        None => Ok(files.first().cloned()),
+    }
 }

@@ -97,6 +97,8 @@ pub fn parse(name: &str, text: &str) -> Result<FileValues, ConfigError> {
             reader.problem(&span, error.message().to_owned(), None);
         }
     }
+    // Tables are read in the order of their keys; people read from the top.
+    reader.problems.sort_by_key(|problem| problem.place.as_ref().map(|place| (place.line, place.column)));
     if reader.problems.is_empty() { Ok(reader.out) } else { Err(ConfigError::Problems(reader.problems)) }
 }
 

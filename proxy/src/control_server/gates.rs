@@ -116,9 +116,12 @@ impl Drop for Gates<'_> {
     }
 }
 
+/// Ends a gate. One that has ended by itself keeps its own cause.
 fn end(broker: &Broker, gate: &Gate, cause: CloseCause) {
-    // An error means that the gate has ended before, for another cause.
-    let _ = gate.cause.set(if gate.run.ended.is_cancelled() { CloseCause::Expired } else { cause });
+    if !gate.run.ended.is_cancelled() {
+        // An error means that another cause came first.
+        let _ = gate.cause.set(cause);
+    }
     broker.runs.end(&gate.run.id);
     gate.run.ended.cancel();
 }
@@ -151,7 +154,8 @@ async fn watch(
     run.ended.cancelled().await;
     broker.runs.end(&run.id);
     let trace = settled_trace(&run).await;
-    let cause = *cause.get_or_init(|| CloseCause::Expired);
+    let draining = broker.draining.is_cancelled();
+    let cause = *cause.get_or_init(|| if draining { CloseCause::Shutdown } else { CloseCause::Expired });
     let policy = crate::reload::identity(&broker.snapshot());
     let closed = gate_closed(cause, &trace);
     if broker.recorder.event(Some(Arc::new(run_identity(&run))), Some(policy), closed).is_err() {

@@ -6,9 +6,6 @@
 mod gates;
 mod prepare;
 
-#[cfg(test)]
-mod tests;
-
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 

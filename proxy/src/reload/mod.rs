@@ -5,9 +5,6 @@
 pub mod commit;
 pub mod folder;
 
-#[cfg(test)]
-mod tests;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
