@@ -62,7 +62,7 @@ pub const IDLE_UPSTREAM_PER_KEY: usize = 32;
 /// Connections to the explicit proxy on a shared address, of all runs together. At the limit: closed at once.
 pub const EXPLICIT_CONNECTIONS: usize = 4096;
 /// Guest connections that one run may have open (ATTACKS E14). At the limit: closed and recorded `run_limit`.
-pub const CONNECTIONS_PER_RUN: usize = 512;
+pub const CONNECTIONS_PER_RUN: usize = 2048;
 /// Leaf certificates that one run may cause for names that are not granted to it (ATTACKS E12), so that refusals can
 /// be read. At the limit: the TLS handshake is refused with an alert.
 pub const REFUSAL_LEAVES_PER_RUN: u32 = 64;
