@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use freeboard_policy::{ApiView, GrantView, Policy, Reason};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::credential::{Material, Store};
@@ -29,6 +30,8 @@ pub struct Broker {
     /// Open runs, for the explicit door on a shared address and for the control server.
     pub runs: Runs,
     pub clock: Clock,
+    /// Told when a new generation is in force: what is in flight asks again whether it may go on.
+    pub replaced: Notify,
     /// Cancelled when the broker stops taking new requests; those in flight get the grace time of `shutdown`.
     pub draining: CancellationToken,
 }
@@ -93,6 +96,7 @@ impl Broker {
             recorder,
             runs: Runs::default(),
             clock: Clock,
+            replaced: Notify::new(),
             draining: CancellationToken::new(),
         }
     }
@@ -105,6 +109,7 @@ impl Broker {
     /// Puts a new generation in force. Called by `reload`.
     pub fn replace(&self, snapshot: Snapshot) {
         self.policy.store(Arc::new(snapshot));
+        self.replaced.notify_waiters();
     }
 
     /// Writes down what happened to one request, connection or query: trace of the run and audit log. Called

@@ -11,12 +11,11 @@ use freeboard_policy::{ApiView, GrantView, Host, Permit, Reason, Route};
 use tokio::time::timeout;
 
 use crate::credential::{Material, Scrubber};
-use crate::decide::budget::InFlight;
 use crate::error::Stop;
 use crate::http1::body::{BodyError, Reader};
 use crate::http1::{Input, Scratch, Stream, write};
 use crate::limits;
-use crate::pipeline::{After, Client};
+use crate::pipeline::{After, Client, Held};
 use crate::record::Draft;
 use crate::request::name::{Role, role};
 use crate::request::{Body, Fields, Length, RequestHead, Version};
@@ -204,7 +203,7 @@ pub struct Switched {
     /// Masks the credential in what the upstream sends.
     pub scrubber: Option<std::sync::Arc<Scrubber>>,
     /// The record, which ends with the websocket, and the place in the budget that it takes until then.
-    pub held: Option<(Draft, InFlight)>,
+    pub held: Option<Held>,
 }
 
 enum Trouble {

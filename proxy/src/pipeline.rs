@@ -4,13 +4,16 @@
 //! audit record comes out. The order of the steps is the design: names, policy, budget, credential, room for the
 //! record, connection, and only then the first byte upstream.
 
+use std::future::{Future as _, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use freeboard_policy::{Host, Reason};
 
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::decide::budget::InFlight;
-use crate::decide::{self, Allowed};
+use crate::decide::{self, Allowed, Question};
 use crate::error::Stop;
 use crate::forward;
 use crate::record::{Draft, Kind};
@@ -48,6 +51,29 @@ pub struct Origin {
     pub refusal: Option<Stop>,
 }
 
+/// What a websocket keeps of its request until it ends: the record, the place in the budget, and what is asked again
+/// when the policy changes.
+#[derive(Debug)]
+pub struct Held {
+    pub draft: Draft,
+    place: (Host, u16),
+    head: RequestHead,
+    snapshot: Arc<Snapshot>,
+    _in_flight: InFlight,
+}
+
+impl Held {
+    /// Ends when policy no longer allows the websocket.
+    pub async fn revoked(&self, client: &Client) -> Stop {
+        match question(&self.place.0, self.place.1, &self.head) {
+            Ok(asked) => {
+                decide::revoked(&client.broker, &client.run, Arc::clone(&self.snapshot), asked).await
+            }
+            Err(stop) => stop,
+        }
+    }
+}
+
 /// What an exchange leaves of the guest's connection.
 #[derive(Debug)]
 pub enum After {
@@ -83,11 +109,11 @@ pub async fn exchange<B: Body, S: Sink>(
     let stripped = std::mem::take(&mut head.stripped);
     draft.note(|outcome| outcome.stripped.extend(stripped));
     match result {
-        Ok((After::Websocket(mut switched), in_flight)) => {
-            switched.held = Some((draft, in_flight));
+        Ok((After::Websocket(mut switched), in_flight, place)) => {
+            switched.held = Some(Held { draft, place, head, snapshot, _in_flight: in_flight });
             After::Websocket(switched)
         }
-        Ok((after, _in_flight)) => {
+        Ok((after, _in_flight, _)) => {
             draft.allowed();
             after
         }
@@ -103,13 +129,13 @@ async fn decide_and_forward<B: Body, S: Sink>(
     head: &mut RequestHead,
     body: &mut B,
     sink: &mut S,
-) -> Result<(After, InFlight), Stop> {
+) -> Result<(After, InFlight, (Host, u16)), Stop> {
     if client.broker.draining.is_cancelled() {
         return Err(Reason::ShuttingDown.into());
     }
     let (host, port) = place(lead, head)?;
     draft.note(|outcome| (outcome.host, outcome.port) = (host.as_str().into(), port));
-    let allowed = decide::request(&client.run, snapshot, draft.started(), &host, port, head)?;
+    let allowed = decide::request(&client.run, snapshot, draft.started(), question(&host, port, head)?)?;
     let Allowed { permit, route, api, grant } = allowed;
     draft.note(|outcome| {
         outcome.grant = Some(Arc::clone(permit.grant()));
@@ -144,13 +170,29 @@ async fn decide_and_forward<B: Body, S: Sink>(
     };
     let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
     let mut guarded = Guarded::new(sink, scrubber);
-    let after = forward::forward(plan, permit, draft, head, body, &mut guarded).await;
+    let head = &*head;
+    let asked = question(&host, port, head)?;
+    let after = {
+        let mut forward = pin!(forward::forward(plan, permit, draft, head, body, &mut guarded));
+        // SECURITY: a permission that is taken away ends what it allowed, however long that would have run on.
+        let mut revoked = pin!(decide::revoked(&client.broker, &client.run, Arc::clone(snapshot), asked));
+        poll_fn(|cx| match forward.as_mut().poll(cx) {
+            Poll::Ready(after) => Poll::Ready(after),
+            Poll::Pending => revoked.as_mut().poll(cx).map(Err),
+        })
+        .await
+    };
     let found = guarded.found();
     draft.note(|outcome| {
         outcome.stripped.extend(found.secret.then_some("secret_in_answer"));
         outcome.stripped.extend(found.token.then_some("token_in_answer"));
     });
-    Ok((after?, in_flight))
+    Ok((after?, in_flight, (host, port)))
+}
+
+fn question<'a>(host: &'a Host, port: u16, head: &'a RequestHead) -> Result<Question<'a>, Stop> {
+    let target = head.target.as_ref().ok_or(Stop::malformed("no target"))?;
+    Ok(Question { host, port, method: &head.method, target, websocket: head.websocket.is_some() })
 }
 
 /// The one place that everything agrees on: CONNECT or synthetic address = SNI = Host = what is dialled and verified.

@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, Moment};
 use crate::error::Stop;
+use crate::forward::Switched;
 use crate::http1::body::{BodyError, Reader};
 use crate::http1::{Input, Scratch, Stream, head, write};
 use crate::limits;
 use crate::pipeline::{After, Client, Lead, exchange, refuse_unread};
 use crate::request::{Body, Fields, Length, RequestHead, Version};
 use crate::respond::{ResponseHead, Sink};
+use crate::upstream::send::Connection;
 use crate::upstream::websocket::{Counted, Side, relay};
 
 /// A guest's connection between two requests.
@@ -109,24 +111,32 @@ async fn serve_head(
             false
         }
         After::Gone => false,
-        After::Websocket(mut switched) => {
-            let connection = &mut switched.connection;
-            let counted = Counted::default();
-            let upstream = Side { stream: &connection.stream, input: &mut connection.input };
-            let scrubber = switched.scrubber.as_deref();
-            let result = relay(Side { stream, input }, upstream, scrubber, &counted).await;
-            if let Some((mut draft, _in_flight)) = switched.held.take() {
-                draft.note(|outcome| {
-                    outcome.request_bytes = counted.to_upstream.into_inner();
-                    outcome.response_bytes = counted.to_guest.into_inner();
-                });
-                match result {
-                    Ok(()) => draft.allowed(),
-                    Err(stop) => draft.stopped(&stop),
-                }
-            }
+        After::Websocket(switched) => {
+            serve_websocket(client, guest, *switched).await;
             false
         }
+    }
+}
+
+/// Relays a websocket until it ends or is no longer allowed, and ends its record.
+async fn serve_websocket(client: &Client, guest: &mut Guest, mut switched: Switched) {
+    let Some(mut held) = switched.held.take() else { return };
+    let Connection { stream, input, .. } = &mut *switched.connection;
+    let counted = Counted::default();
+    let guest = Side { stream: &guest.stream, input: &mut guest.input };
+    let relayed = relay(guest, Side { stream, input }, switched.scrubber.as_deref(), &counted);
+    let result = tokio::select! {
+        biased;
+        result = relayed => result,
+        stop = held.revoked(client) => Err(stop),
+    };
+    held.draft.note(|outcome| {
+        outcome.request_bytes = counted.to_upstream.into_inner();
+        outcome.response_bytes = counted.to_guest.into_inner();
+    });
+    match result {
+        Ok(()) => held.draft.allowed(),
+        Err(stop) => held.draft.stopped(&stop),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use freeboard_policy::{
-    ApiView, Decision, DestinationQuestion, GrantView, Host, Permit, RequestQuestion, Route, RunScope,
+    ApiView, Decision, DestinationQuestion, GrantView, Host, Permit, RequestQuestion, Route, RunScope, Target,
 };
 
-use crate::broker::{Moment, Snapshot};
+use crate::broker::{Broker, Moment, Snapshot};
 use crate::error::Stop;
-use crate::request::RequestHead;
 use crate::run::RunContext;
 
 pub mod budget;
@@ -20,6 +19,16 @@ pub struct Allowed<'s> {
     pub route: Route,
     pub api: Arc<ApiView>,
     pub grant: &'s GrantView,
+}
+
+/// What a run asks for: the facts of one request that policy looks at.
+#[derive(Debug, Clone, Copy)]
+pub struct Question<'a> {
+    pub host: &'a Host,
+    pub port: u16,
+    pub method: &'a str,
+    pub target: &'a Target,
+    pub websocket: bool,
 }
 
 /// May this run go to this place at all? Asked at CONNECT and when a ClientHello names its server.
@@ -46,18 +55,15 @@ pub fn request<'s>(
     run: &RunContext,
     snapshot: &'s Arc<Snapshot>,
     now: Moment,
-    host: &Host,
-    port: u16,
-    head: &RequestHead,
+    asked: Question<'_>,
 ) -> Result<Allowed<'s>, Stop> {
-    let (scope, route) = destination(run, snapshot, now, host, port)?;
-    let target = head.target.as_ref().ok_or(Stop::malformed("no target"))?;
+    let (scope, route) = destination(run, snapshot, now, asked.host, asked.port)?;
     let question = RequestQuestion {
         scope: &scope,
         route: &route,
-        method: &head.method,
-        target,
-        websocket: head.websocket.is_some(),
+        method: asked.method,
+        target: asked.target,
+        websocket: asked.websocket,
         now_unix: now.unix_seconds(),
     };
     let permit = match snapshot.policy.evaluate(&question) {
@@ -71,4 +77,27 @@ pub fn request<'s>(
     let api = snapshot.api(&route.api).ok_or(fault("policy does not know its own API"))?;
     let grant = snapshot.grant(permit.grant()).ok_or(fault("policy does not know its own grant"))?;
     Ok(Allowed { permit, route, api, grant })
+}
+
+/// Ends when a new generation of policy no longer allows what is in flight, with what it says now. `seen` is the
+/// generation that allowed it.
+pub async fn revoked(
+    broker: &Broker,
+    run: &RunContext,
+    mut seen: Arc<Snapshot>,
+    asked: Question<'_>,
+) -> Stop {
+    loop {
+        // Made before the look at the generation, so that none is missed.
+        let replaced = broker.replaced.notified();
+        let current = broker.snapshot();
+        if !Arc::ptr_eq(&seen, &current) {
+            if let Err(mut stop) = request(run, &current, broker.clock.now(), asked) {
+                stop.detail = Some("cut: the policy has changed".into());
+                return stop;
+            }
+            seen = current;
+        }
+        replaced.await;
+    }
 }

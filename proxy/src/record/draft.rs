@@ -92,7 +92,13 @@ impl Draft {
 
     /// The request did not go on, or failed midway.
     pub fn stopped(mut self, stop: &Stop) {
-        self.finish(verdict(stop.reason), Some(stop));
+        let sent = self.outcome.as_ref().is_some_and(|outcome| outcome.upstream_address.is_some());
+        let verdict = match verdict(stop.reason) {
+            // Cut after it had been let through: not "nothing was sent".
+            Verdict::Denied if sent && stop.reason.fault() == Fault::Policy => Verdict::Failed,
+            verdict => verdict,
+        };
+        self.finish(verdict, Some(stop));
     }
 
     fn finish(&mut self, verdict: Verdict, stop: Option<&Stop>) {

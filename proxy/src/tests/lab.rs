@@ -212,6 +212,11 @@ routes = ["* /**"]
         read_all(&mut stream).await
     }
 
+    /// Puts another policy in force.
+    pub(super) fn replace_policy(&self, policy: Policy) {
+        self.client.broker.replace(Snapshot::new(policy, None, Store::default()));
+    }
+
     /// Everything that reached the upstream.
     pub(super) fn upstream_text(&self) -> String {
         let seen = self.seen.lock().unwrap();

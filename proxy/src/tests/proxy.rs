@@ -258,3 +258,31 @@ async fn a_worker_hands_streams_over_and_speaks_clear_text_on_them() {
     door.await.unwrap();
     assert_eq!(lab.wait_for_records(3).await, ["allowed"; 3]);
 }
+
+#[tokio::test]
+async fn a_permission_that_is_taken_away_cuts_what_it_allowed() {
+    let lab = Lab::start(|_| {
+        Reaction::Send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n".to_vec())
+    })
+    .await;
+    let mut stream = lab.tunnel("api.test", "api.test").await;
+    stream.write_all(&lab.raw(ITEM)).await.unwrap();
+    read_until(&mut stream, b"first\r\n").await;
+    lab.replace_policy(freeboard_policy::Policy::deny_all());
+    assert!(!read_all(&mut stream).await.ends_with("0\r\n\r\n"), "the body must not look complete");
+    assert_eq!(lab.wait_for_records(1).await[0].split(' ').next(), Some("failed"));
+}
+
+#[tokio::test]
+async fn h22_an_event_arrives_while_the_stream_goes_on() {
+    let lab = Lab::start(|_| {
+        Reaction::Send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\ndata: 1\n\n".to_vec())
+    })
+    .await;
+    let mut stream = lab.tunnel("pub.test", "pub.test").await;
+    stream.write_all(&lab.raw("GET /sse HTTP/1.1\nHost: pub.test:PORT\n\n")).await.unwrap();
+    let begun = std::time::Instant::now();
+    let answer = read_until(&mut stream, b"data: 1\n\n\r\n").await;
+    assert!(answer.ends_with(b"data: 1\n\n\r\n"), "{}", answer.escape_ascii());
+    assert!(begun.elapsed() < std::time::Duration::from_secs(5));
+}
