@@ -1,6 +1,7 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
 mod callers;
+mod demo;
 mod describe;
 mod doctor;
 mod exit;
@@ -35,6 +36,8 @@ enum Command {
     Describe(describe::Arguments),
     /// Check configuration, host, broker and providers
     Doctor(doctor::Arguments),
+    /// Show everything on this machine, in plain words
+    Demo(demo::Arguments),
     /// Make, list, rotate and revoke callers' tokens
     Callers(callers::Arguments),
 }
@@ -60,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => return run::main(arguments),
         Command::Describe(arguments) => describe::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
+        Command::Demo(arguments) => demo::main(arguments),
         Command::Callers(arguments) => callers::main(arguments),
     };
     match ended {
