@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, setsid, waitp
 use super::message::{FromLauncher, ToLauncher, receive, send};
 use super::setup::{self, Inheritance};
 use super::sys::{self, Cloned, Side};
-use crate::isolate::cgroup::{Group, Groups, Usage, Version, group_name};
+use crate::isolate::cgroup::{Group, Groups, Usage, group_name};
 use crate::isolate::{Boundary, namespaces};
 
 /// The daemon's end of a launcher. Dropping it ends every run.
@@ -165,9 +165,12 @@ impl State {
         let name = group_name(rustix::process::getpid().as_raw_nonzero().get(), &boundary.run);
         let group = groups.create(&name, &boundary.limits).map_err(at("make the control group"))?;
         let mut unused = Unused(group);
-        let into = match &unused.0 {
-            Some(group) => group.for_clone().map_err(at("open the control group"))?,
-            None => None,
+        let (into, entrances) = match &unused.0 {
+            Some(group) => {
+                let into = group.for_clone().map_err(at("open the control group"))?;
+                (into, group.entrances().map_err(at("open the control group"))?)
+            }
+            None => (None, Vec::new()),
         };
         let (go, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
             .map_err(|error| at("make a pipe")(error.into()))?;
@@ -177,7 +180,7 @@ impl State {
             Side::Parent(cloned) => cloned,
             Side::Child => {
                 let by_group = unused.0.is_some();
-                sys::exit_now(setup::live(Inheritance { boundary, channel, go, by_group }))
+                sys::exit_now(setup::live(Inheritance { boundary, channel, go, by_group, entrances }))
             }
         };
         let run = Run { id, pid, pidfd, group: unused.0.take() };
@@ -217,18 +220,12 @@ impl Drop for Unused {
     }
 }
 
-/// Gives the child its user and its limits.
+/// Gives the child its user and lets it go on.
 fn start(run: &Run, identity: namespaces::Identity, hold: &OwnedFd) -> Result<(), Failure> {
     let at = |step: &'static str| move |error: io::Error| Failure { step, error };
     let pid = run.pid.as_raw_nonzero().get();
     identity.write_maps(pid).map_err(at("write the id maps"))?;
-    let word = |step| rustix::io::write(hold, &[1]).map_err(|error| at(step)(error.into()));
-    word("let the child go on")?;
-    // Version 1 knows no way to be born in a group. The child meanwhile builds its mounts.
-    if let Some(group) = run.group.as_ref().filter(|group| group.version == Version::V1) {
-        group.admit(pid).map_err(at("move the child into the control group"))?;
-    }
-    word("let the child go on")?;
+    rustix::io::write(hold, &[1]).map_err(|error| at("let the child go on")(error.into()))?;
     Ok(())
 }
 

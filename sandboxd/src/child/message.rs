@@ -15,7 +15,7 @@ use crate::isolate::Boundary;
 use crate::isolate::cgroup::{Group, Usage};
 
 /// Largest packet in bytes: a view of a few hundred places and a CA. The kernel's default buffer of a socket is larger.
-pub const MAX_PACKET_BYTES: usize = 128 << 10;
+pub const MAX_PACKET_BYTES: usize = 64 << 10;
 
 /// Descriptors of one packet at most.
 const MAX_DESCRIPTORS: usize = 4;

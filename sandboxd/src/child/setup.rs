@@ -3,6 +3,7 @@
 //! Runs as pid 1 of a fresh set of namespaces. Any failure is reported on the channel and ends the process; no user
 //! code is near before the last line.
 
+use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -17,7 +18,7 @@ use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CapabilitiesSecureBits, set_capabilities_secure_bits};
 
 use super::sys;
-use crate::isolate::{Boundary, GatePorts, landlock, mounts, privileges, seccomp};
+use crate::isolate::{Boundary, GatePorts, cgroup, landlock, mounts, privileges, seccomp};
 
 /// Descriptors that a gate may have, with room: the kernel's own limit is 253.
 const MAX_DOORS: usize = 64;
@@ -39,18 +40,19 @@ pub struct Inheritance {
     pub boundary: Boundary,
     /// To the daemon.
     pub channel: OwnedFd,
-    /// A byte comes when the launcher has written the id maps, another when this process is in its control group; the end
-    /// comes when it could not.
+    /// A byte comes when the launcher has written the id maps; the end comes when it could not.
     pub go: OwnedFd,
     /// The run has a control group.
     pub by_group: bool,
+    /// Where to enter it, when the child was not born in it.
+    pub entrances: Vec<File>,
 }
 
 /// The whole life of the child. Returns the exit code of the process.
 pub fn live(inheritance: Inheritance) -> i32 {
-    let Inheritance { boundary, channel, go, by_group } = inheritance;
+    let Inheritance { boundary, channel, go, by_group, entrances } = inheritance;
     let mut channel = UnixStream::from(channel);
-    let surroundings = match build(&boundary, &mut channel, go, by_group) {
+    let surroundings = match build(&boundary, &mut channel, go, by_group, entrances) {
         Ok(surroundings) => surroundings,
         Err(error) => {
             let failure = SetupFailure {
@@ -72,9 +74,11 @@ fn build(
     channel: &mut UnixStream,
     go: OwnedFd,
     by_group: bool,
+    entrances: Vec<File>,
 ) -> Result<Surroundings, SetupError> {
+    own_control_groups(entrances)?;
     sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
-    wait_for(&go).map_err(at("wait for the id maps"))?;
+    wait_for(go).map_err(at("wait for the id maps"))?;
     become_guest_user(boundary)?;
     setsid().map_err(at("start a session"))?;
     rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
@@ -84,7 +88,6 @@ fn build(
     send_doors(channel, &doors, sockets).map_err(at("hand the gate's sockets over"))?;
     mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
-    own_control_groups(go)?;
     privileges::set_rlimits(&boundary.limits, by_group).map_err(at("set resource limits"))?;
     privileges::drop_capabilities().map_err(at("drop capabilities"))?;
     let enforced = landlock::restrict().map_err(|error| at("landlock")(io::Error::other(error)))?;
@@ -94,19 +97,19 @@ fn build(
     Ok(Surroundings { work })
 }
 
-/// Waits for the launcher's next word.
-fn wait_for(go: &OwnedFd) -> io::Result<()> {
-    match rustix::io::read(go, &mut [0])? {
+/// Enters the run's own group, then takes a control group namespace: its root is where one is at that moment, and
+/// paths above it are not shown.
+fn own_control_groups(entrances: Vec<File>) -> Result<(), SetupError> {
+    cgroup::enter(&entrances).map_err(at("enter the control group"))?;
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).map_err(at("take a control group namespace"))
+}
+
+/// Waits for the launcher's word.
+fn wait_for(go: OwnedFd) -> io::Result<()> {
+    match rustix::io::read(&go, &mut [0])? {
         0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         _ => Ok(()),
     }
-}
-
-/// Takes a control group namespace, once this process is in the run's own group: its root is where one is at that
-/// moment, and paths above it are not shown.
-fn own_control_groups(go: OwnedFd) -> Result<(), SetupError> {
-    wait_for(&go).map_err(at("wait for the control group"))?;
-    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).map_err(at("take a control group namespace"))
 }
 
 /// Takes the run's user id, still with the capabilities of the new user namespace, and asks to die with the launcher.

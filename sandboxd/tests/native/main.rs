@@ -13,4 +13,5 @@ mod inheritance;
 mod lifecycle;
 mod limits;
 mod support;
+mod timing;
 mod without_root;
