@@ -17,8 +17,7 @@ fn start_to_finish() {
     with_provider(NativeConfig::default(), async |provider| {
         let (mut create, mut measure, mut release) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            let plan =
-                Plan { job: job(Payload::Command { argv: vec!["/bin/true".into()] }), prepared: None };
+            let plan = Plan { job: job(Payload::Command { argv: vec!["/bin/true".into()] }), prepared: None };
             let began = Instant::now();
             let mut sandbox = provider.create(&plan).await.unwrap();
             create.push(began.elapsed());
