@@ -31,7 +31,7 @@ impl Boundary {
     /// `expected` the program that it was started from.
     pub(super) fn of(pid: u32, expected: &Path, report: &str) -> io::Result<Self> {
         let status = File::open(format!("/proc/{pid}/status"))?;
-        let mut constant = vec![program(pid, expected)?];
+        let mut constant = vec![fact("pid", pid.to_string(), true), program(pid, expected)?];
         constant.extend(["user", "net", "mnt", "ipc", "uts", "cgroup"].map(|kind| namespace(pid, kind)));
         constant.push(descriptors(pid));
         constant.extend(limits(pid)?);

@@ -30,7 +30,8 @@ IMPORT(random) void host_random(void *bytes, size_t length);
 IMPORT(request) int host_request(const char *head, size_t head_length, const void *body, size_t body_length);
 IMPORT(cancel) void host_cancel(int request);
 
-// C stack of guest code in bytes, of the 1 MiB that build.sh gives: deep recursion is a RangeError before it is a trap.
+// C stack of guest code in bytes, of the 1 MiB that build.sh gives: about 2,000 nested calls, then a RangeError. More would
+// run into the end of the machine stack first (2 MiB, worker/engine.rs), which is a trap.
 enum { STACK_BYTES = 640 * 1024 };
 // Most bytes of one answer of host_random: what crypto.getRandomValues allows at once.
 enum { RANDOM_BYTES = 65536 };

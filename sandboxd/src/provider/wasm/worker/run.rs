@@ -168,7 +168,6 @@ pub(super) fn run(
 
 fn describe(error: &wasmtime::Error) -> String {
     match error.downcast_ref::<Trap>() {
-        Some(Trap::StackOverflow | Trap::MemoryOutOfBounds) => "the engine ran out of stack".to_owned(),
         Some(trap) => format!("the engine trapped: {trap}"),
         None => format!("the engine could not be started: {error}"),
     }
