@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let wasm = std::fs::read(folder.join("quickjs.wasm"))?;
     let stored = std::fs::read_to_string(folder.join("quickjs.wasm.sha256"))?;
     let stored = stored.split_whitespace().next().unwrap_or_default();
-    let digest: String = Sha256::digest(&wasm).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("{:x}", Sha256::digest(&wasm));
     if digest != stored {
         return Err(
             format!("quickjs.wasm has SHA-256 {digest}, stored is {stored}: run engine/build.sh").into()

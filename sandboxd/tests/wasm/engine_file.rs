@@ -17,7 +17,7 @@ fn stored_digest() -> String {
 #[test]
 fn the_stored_file_has_the_stored_digest_and_is_what_this_build_carries() {
     let bytes = std::fs::read(folder().join("quickjs.wasm")).unwrap();
-    let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("{:x}", Sha256::digest(bytes));
     assert_eq!(digest, stored_digest());
     assert_eq!(digest, freeboard_sandboxd::provider::wasm::ENGINE_SHA256);
 }
@@ -26,10 +26,13 @@ fn the_stored_file_has_the_stored_digest_and_is_what_this_build_carries() {
 #[test]
 fn the_stored_file_imports_six_functions_of_ours_and_nothing_else() {
     let engine = wasmtime::Engine::default();
-    let module = wasmtime::Module::new(&engine, std::fs::read(folder().join("quickjs.wasm")).unwrap()).unwrap();
-    let mut imports: Vec<_> = module.imports().map(|import| format!("{}.{}", import.module(), import.name())).collect();
+    let module =
+        wasmtime::Module::new(&engine, std::fs::read(folder().join("quickjs.wasm")).unwrap()).unwrap();
+    let mut imports: Vec<_> =
+        module.imports().map(|import| format!("{}.{}", import.module(), import.name())).collect();
     imports.sort();
-    let ours = ["cancel", "monotonic_ms", "output", "random", "request", "wall_ms"].map(|name| format!("freeboard.{name}"));
+    let ours = ["cancel", "monotonic_ms", "output", "random", "request", "wall_ms"]
+        .map(|name| format!("freeboard.{name}"));
     assert_eq!(imports, ours);
 }
 
@@ -38,13 +41,15 @@ fn the_stored_file_imports_six_functions_of_ours_and_nothing_else() {
 fn the_sources_give_the_stored_file_again() {
     let needed = ["/usr/bin/clang-14", "/usr/bin/wasm-ld-14", "/usr/lib/wasm32-wasi/libc.a"];
     if let Some(missing) = needed.iter().find(|path| !std::path::Path::new(path).exists()) {
-        eprintln!("SKIPPED: {missing} is missing; install clang-14 lld-14 wasi-libc libclang-rt-14-dev-wasm32");
+        eprintln!(
+            "SKIPPED: {missing} is missing; install clang-14 lld-14 wasi-libc libclang-rt-14-dev-wasm32"
+        );
         return;
     }
     let out = tempfile::tempdir().unwrap();
     let file = out.path().join("quickjs.wasm");
     let built = Command::new(folder().join("build.sh")).arg(&file).output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    let digest: String = Sha256::digest(std::fs::read(&file).unwrap()).iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = format!("{:x}", Sha256::digest(std::fs::read(&file).unwrap()));
     assert_eq!(digest, stored_digest(), "run engine/build.sh and store what it gives");
 }

@@ -9,7 +9,10 @@ use crate::gate::{json, reply, serve};
 use crate::harness::{Ran, plan, plan_with_gate, provider, run_plan, run_with, wait_until};
 
 /// Runs `code`; every request is answered with `answer` of its text.
-async fn run_answered(code: &str, answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Ran, Vec<String>) {
+async fn run_answered(
+    code: &str,
+    answer: impl Fn(&str) -> String + Send + Sync + 'static,
+) -> (Ran, Vec<String>) {
     let log = Mutex::default();
     let ran = run_with(&provider(), plan_with_gate(code), |door| {
         *log.lock().unwrap() = Some(serve(door, move |stream, request| reply(stream, &answer(request))));
@@ -40,7 +43,13 @@ async fn sends_one_request_in_absolute_form_and_hands_back_the_response() {
     let mut lines = head.split("\r\n");
     assert_eq!(lines.next(), Some("POST https://api.test/v1/things?a=1 HTTP/1.1"));
     let fields: Vec<_> = lines.collect();
-    for field in ["host: api.test", "connection: close", "x-mine: yes", "content-length: 10", "accept-encoding: identity"] {
+    for field in [
+        "host: api.test",
+        "connection: close",
+        "x-mine: yes",
+        "content-length: 10",
+        "accept-encoding: identity",
+    ] {
         assert!(fields.contains(&field), "{field} in {fields:?}");
     }
     assert_eq!(body, "{\"x\":\"ü\"}");
@@ -54,9 +63,19 @@ async fn reads_chunked_closed_and_empty_bodies() {
         "abcde\n",
     )
     .await;
-    prints("console.log((await (await fetch('https://api.test/')).arrayBuffer()).byteLength)", "HTTP/1.1 200 OK\r\n\r\nuntil the end", "13\n").await;
+    prints(
+        "console.log((await (await fetch('https://api.test/')).arrayBuffer()).byteLength)",
+        "HTTP/1.1 200 OK\r\n\r\nuntil the end",
+        "13\n",
+    )
+    .await;
     prints("const r = await fetch('https://api.test/', {method: 'DELETE'}); console.log(r.status, await r.text() === '')", "HTTP/1.1 204 No Content\r\n\r\n", "204 true\n").await;
-    prints("console.log((await fetch('https://api.test/', {method: 'HEAD'})).headers.get('content-length'))", "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n", "5\n").await;
+    prints(
+        "console.log((await fetch('https://api.test/', {method: 'HEAD'})).headers.get('content-length'))",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n",
+        "5\n",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -103,7 +122,10 @@ async fn host_calls_the_first_api_by_path_and_others_by_url() {
     );
     let methods: Vec<_> = requests.iter().map(|request| request.split(' ').next().unwrap()).collect();
     assert_eq!(methods, ["GET", "POST", "PUT", "PATCH", "DELETE", "GET"]);
-    assert!(requests[1].ends_with("\r\n\r\n{\"n\":1}") && requests[1].contains("content-type: application/json\r\n"));
+    assert!(
+        requests[1].ends_with("\r\n\r\n{\"n\":1}")
+            && requests[1].contains("content-type: application/json\r\n")
+    );
 }
 
 #[tokio::test]
@@ -169,7 +191,11 @@ async fn without_a_gate_every_request_fails_and_says_why() {
     let expected = "fetch failed: this run has no way to any network\nthis run has no grants, so there is no API to call\n";
     assert_eq!(ran.stdout(), expected);
     // The gate's end is dropped: its broker is gone.
-    let gone = run_plan(&provider(), plan_with_gate("try { await fetch('https://api.test/') } catch (e) { console.log(e.message) }")).await;
+    let gone = run_plan(
+        &provider(),
+        plan_with_gate("try { await fetch('https://api.test/') } catch (e) { console.log(e.message) }"),
+    )
+    .await;
     assert_eq!(gone.stdout(), "fetch failed: this run has no way to any network\n");
 }
 
@@ -177,7 +203,9 @@ async fn without_a_gate_every_request_fails_and_says_why() {
 async fn f30_a_request_that_is_never_answered_ends_with_the_run_and_the_gate_sees_it() {
     let closed = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&closed);
-    let mut plan = plan_with_gate("console.log('sent'); await Promise.all([1, 2, 3].map(i => fetch(`https://api.test/${i}`)))");
+    let mut plan = plan_with_gate(
+        "console.log('sent'); await Promise.all([1, 2, 3].map(i => fetch(`https://api.test/${i}`)))",
+    );
     plan.job.timeout = Duration::from_millis(300);
     let begun = Instant::now();
     let ran = run_with(&provider(), plan, |door| {
@@ -213,6 +241,11 @@ async fn f30_a_program_can_cancel_its_request() {
         });
     })
     .await;
-    assert_eq!((ran.step().exit_code, ran.stdout().as_str()), (0, "AbortError\nTimeoutError\nAbortError\n"), "{}", ran.stderr());
+    assert_eq!(
+        (ran.step().exit_code, ran.stdout().as_str()),
+        (0, "AbortError\nTimeoutError\nAbortError\n"),
+        "{}",
+        ran.stderr()
+    );
     wait_until("the end of both streams", || closed.load(Ordering::SeqCst) == 2).await;
 }

@@ -39,7 +39,10 @@ pub(crate) fn reply(mut stream: UnixStream, text: &str) {
 }
 
 pub(crate) fn json(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }
 
 fn next(door: &OwnedFd) -> Option<UnixStream> {
@@ -60,7 +63,10 @@ fn read_request(mut stream: &UnixStream) -> String {
     loop {
         if let Some(head) = text.windows(4).position(|four| four == b"\r\n\r\n") {
             let head_text = String::from_utf8_lossy(&text[..head]).to_lowercase();
-            let length = head_text.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next()?.parse().ok());
+            let length = head_text
+                .split("content-length: ")
+                .nth(1)
+                .and_then(|rest| rest.split("\r\n").next()?.parse().ok());
             if text.len() >= head + 4 + length.unwrap_or(0_usize) {
                 break;
             }

@@ -13,7 +13,11 @@ use crate::harness::{fact, plan, provider, run, run_plan, wait_until};
 /// A field of /proc/PID/status as it is now.
 fn status(pid: &str, field: &str) -> String {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).unwrap_or_default().trim().to_owned()
+    text.lines()
+        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
 }
 
 fn is_gone(pid: &str) -> bool {
@@ -40,7 +44,10 @@ async fn f35_the_evidence_is_what_the_kernel_says_of_the_live_worker() {
     let provider = provider();
     let mut sandbox = provider.create(&plan("1")).await.unwrap();
     let pid = fact(&sandbox.measure().await.unwrap(), "pid");
-    assert_eq!((status(&pid, "Seccomp"), status(&pid, "NoNewPrivs"), status(&pid, "CapEff")), ("2".into(), "1".into(), "0000000000000000".into()));
+    assert_eq!(
+        (status(&pid, "Seccomp"), status(&pid, "NoNewPrivs"), status(&pid, "CapEff")),
+        ("2".into(), "1".into(), "0000000000000000".into())
+    );
     let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
     assert!(descriptors <= 6, "{descriptors} descriptors");
 }
@@ -157,7 +164,9 @@ async fn f23_workers_end_when_sandboxd_is_killed_whatever_they_run() {
         .unwrap()
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()) && status(pid, "PPid") == daemon.id().to_string())
+        .filter(|pid| {
+            pid.bytes().all(|byte| byte.is_ascii_digit()) && status(pid, "PPid") == daemon.id().to_string()
+        })
         .collect();
     assert!(!workers.is_empty());
     daemon.kill().unwrap();

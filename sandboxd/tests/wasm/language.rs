@@ -17,15 +17,30 @@ async fn runs_the_first_program() {
 #[tokio::test]
 async fn shows_values_as_people_expect_them() {
     table(&[
-        ("console.log('a', 1, -0, 10n, null, undefined, true, Symbol('s'))", "a 1 -0 10n null undefined true Symbol(s)\n"),
+        (
+            "console.log('a', 1, -0, 10n, null, undefined, true, Symbol('s'))",
+            "a 1 -0 10n null undefined true Symbol(s)\n",
+        ),
         ("console.log({a:[1,'x'],b:{c:{d:{e:1}}}})", "{ a: [ 1, 'x' ], b: { c: { d: [Object] } } }\n"),
-        ("console.log([], {}, [undefined], new Map([[1,{a:2}]]), new Set(['q']))", "[] {} [ undefined ] Map(1) { 1 => { a: 2 } } Set(1) { 'q' }\n"),
-        ("class A { x = 1 } console.log(new A(), A, () => 1, function f() {})", "A { x: 1 } [class A] [Function (anonymous)] [Function: f]\n"),
+        (
+            "console.log([], {}, [undefined], new Map([[1,{a:2}]]), new Set(['q']))",
+            "[] {} [ undefined ] Map(1) { 1 => { a: 2 } } Set(1) { 'q' }\n",
+        ),
+        (
+            "class A { x = 1 } console.log(new A(), A, () => 1, function f() {})",
+            "A { x: 1 } [class A] [Function (anonymous)] [Function: f]\n",
+        ),
         ("const o = {}; o.self = o; console.log(o)", "{ self: [Circular] }\n"),
-        ("console.log(new Uint8Array([1,2]), new Date(0), /x/g, 'it\\'s', [\"it's\"])", "Uint8Array(2) [ 1, 2 ] 1970-01-01T00:00:00.000Z /x/g it's [ \"it's\" ]\n"),
+        (
+            "console.log(new Uint8Array([1,2]), new Date(0), /x/g, 'it\\'s', [\"it's\"])",
+            "Uint8Array(2) [ 1, 2 ] 1970-01-01T00:00:00.000Z /x/g it's [ \"it's\" ]\n",
+        ),
         ("console.log('%s has %d of %j %%', 'a', 3.5, {b:1}, 'more')", "a has 3.5 of {\"b\":1} % more\n"),
         ("console.log(Promise.resolve(1), Promise.reject(2).catch(() => 0) && 1)", "Promise { 1 } 1\n"),
-        ("console.log({get a() { return 1 }, set b(x) {}, [Symbol('k')]: 1, 'x-y': 2})", "{ a: [Getter], b: [Setter], 'x-y': 2, [Symbol(k)]: 1 }\n"),
+        (
+            "console.log({get a() { return 1 }, set b(x) {}, [Symbol('k')]: 1, 'x-y': 2})",
+            "{ a: [Getter], b: [Setter], 'x-y': 2, [Symbol(k)]: 1 }\n",
+        ),
         ("console.log('\\ud800')", "\u{fffd}\n"),
     ])
     .await;
@@ -79,14 +94,20 @@ async fn ends_with_status_1_and_the_error_on_stderr_when_nobody_catches_it() {
         ("setTimeout(() => { throw new RangeError('in a timer') }, 1)", "Uncaught RangeError: in a timer\n"),
         ("let = =", "Uncaught SyntaxError: "),
         ("throw 'text'", "Uncaught 'text'\n"),
-        ("const e = new Error('x'); Object.defineProperty(e, 'name', {get() { throw 1 }}); throw e", "Uncaught error that cannot be shown\n"),
+        (
+            "const e = new Error('x'); Object.defineProperty(e, 'name', {get() { throw 1 }}); throw e",
+            "Uncaught error that cannot be shown\n",
+        ),
     ] {
         let ran = run(&format!("{code}\n")).await;
         assert_eq!(ran.step().exit_code, 1, "{code}");
         assert!(ran.stderr().starts_with(expected), "{code}: {:?}", ran.stderr());
         assert!(!ran.stderr().contains("freeboard:"), "{}", ran.stderr());
     }
-    assert_eq!(stdout("const p = Promise.reject(1); await 0; p.catch(() => console.log('handled later'))").await, "handled later\n");
+    assert_eq!(
+        stdout("const p = Promise.reject(1); await 0; p.catch(() => console.log('handled later'))").await,
+        "handled later\n"
+    );
 }
 
 #[tokio::test]
@@ -108,6 +129,7 @@ async fn has_no_way_to_anything_else() {
         console.log(Object.getOwnPropertyNames(console.log), fetch.constructor === Function);
         try { fetch.caller } catch (e) { console.log('closed') }
     ";
-    let expected = format!("[]\n{}SyntaxError\n[ 'length', 'name' ] false\nclosed\n", "ReferenceError\n".repeat(7));
+    let expected =
+        format!("[]\n{}SyntaxError\n[ 'length', 'name' ] false\nclosed\n", "ReferenceError\n".repeat(7));
     assert_eq!(stdout(code).await, expected);
 }

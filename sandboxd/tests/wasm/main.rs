@@ -1,5 +1,12 @@
 //! The `wasm` provider from outside: real workers, real programs, and a gate that the tests play themselves.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may panic like the tests themselves"
+)]
+
 mod engine_file;
 mod fetch;
 mod gate;

@@ -73,7 +73,7 @@ impl Frame {
         out.extend_from_slice(&self.run.to_le_bytes());
         match &self.body {
             Body::Ready { report: text } | Body::Failed { step: text } => {
-                out.extend_from_slice(text.as_bytes())
+                out.extend_from_slice(text.as_bytes());
             }
             Body::Run(run) => {
                 out.extend_from_slice(&run.timeout_ms.to_le_bytes());

@@ -12,7 +12,7 @@ pub const MAX_MEMORY_MIB: u32 = 1024;
 /// Wall time of a run that names none.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wall time of a run; more is clamped.
-pub const MAX_TIMEOUT: Duration = Duration::from_secs(300);
+pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
 /// Source text in bytes (256 KiB); more is not created.
 pub const MAX_CODE_BYTES: usize = 256 << 10;
 /// Largest message between sandboxd and a worker in bytes: a source text and the client surface of 64 APIs fit. More is

@@ -54,7 +54,7 @@ struct Exchange {
 }
 
 /// Bytes that are read from a stream at a time.
-const READ_BYTES: usize = 64 << 10;
+const READ_BYTES: usize = 16 << 10;
 
 impl Exchanges {
     pub(super) fn new(door: Option<OwnedFd>) -> Self {
@@ -121,7 +121,7 @@ impl Exchanges {
         let mut ready = ready.iter();
         let answers = &mut self.answers;
         self.open.retain_mut(|exchange| {
-            if ready.next().is_none_or(|flags| flags.is_empty()) {
+            if ready.next().is_none_or(PollFlags::is_empty) {
                 return true;
             }
             let answer = exchange.advance();

@@ -21,6 +21,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
@@ -47,7 +48,7 @@ pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
 
 /// Everything, until sandboxd closes the socket.
 fn serve(memory_mib: u32) -> io::Result<()> {
-    let control = UnixStream::from(lockdown::take_control_socket()?);
+    let control = Arc::new(UnixStream::from(lockdown::take_control_socket()?));
     let prepared = engine::load(memory_mib)
         .map_err(|error| ("engine", io::Error::other(error.to_string())))
         .and_then(|loaded| {
@@ -60,16 +61,16 @@ fn serve(memory_mib: u32) -> io::Result<()> {
         Ok(prepared) => prepared,
         Err((step, error)) => {
             let body = Body::Failed { step: format!("{step}: {error}") };
-            return (&control).write_all(&Frame { run: 0, body }.encode());
+            return (&*control).write_all(&Frame { run: 0, body }.encode());
         }
     };
-    (&control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
+    (&*control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
     Worker { control, loaded, ticker, received: Vec::new() }.serve()
 }
 
 /// A locked-down worker between runs.
 struct Worker {
-    control: UnixStream,
+    control: Arc<UnixStream>,
     loaded: Loaded,
     ticker: Ticker,
     received: Vec<u8>,

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -29,7 +30,7 @@ pub(super) struct Guest {
     pub(super) output: Output,
     pub(super) exchanges: Exchanges,
     pub(super) started: Instant,
-    pub(super) control: UnixStream,
+    pub(super) control: Arc<UnixStream>,
     deadline: Instant,
     memory_bytes: usize,
     memory_refused: bool,
@@ -50,7 +51,7 @@ pub(super) enum Stop {
 
 impl Guest {
     fn new(
-        control: UnixStream,
+        control: Arc<UnixStream>,
         loaded: &Loaded,
         number: u64,
         output_limit: u64,
@@ -73,7 +74,7 @@ impl Guest {
     /// Instantiates once without running anything.
     pub(super) fn warm_up(loaded: &Loaded) -> Result<(), wasmtime::Error> {
         let (control, _other) = UnixStream::pair()?;
-        let guest = Self::new(control, loaded, 0, 0, Duration::from_secs(1), None);
+        let guest = Self::new(Arc::new(control), loaded, 0, 0, Duration::from_secs(1), None);
         let mut store = Store::new(loaded.engine(), guest);
         store.set_epoch_deadline(1);
         loaded.pre().instantiate(&mut store)?;
@@ -131,7 +132,7 @@ enum End {
 
 /// Runs `message` and reports its end. An error means that sandboxd cannot be talked to any more.
 pub(super) fn run(
-    control: &UnixStream,
+    control: &Arc<UnixStream>,
     loaded: &Loaded,
     ticker: &Ticker,
     number: u64,
@@ -139,7 +140,7 @@ pub(super) fn run(
     door: Option<OwnedFd>,
 ) -> io::Result<()> {
     let timeout = Duration::from_millis(message.timeout_ms);
-    let guest = Guest::new(control.try_clone()?, loaded, number, message.output_limit, timeout, door);
+    let guest = Guest::new(Arc::clone(control), loaded, number, message.output_limit, timeout, door);
     let mut store = Store::new(loaded.engine(), guest);
     store.limiter(|guest| guest);
     store.set_epoch_deadline(1);
@@ -293,7 +294,7 @@ fn wait(guest: &mut Guest, idle: Duration) -> Result<Vec<Answer>, Stop> {
         let until = [Some(guest.deadline), wake, guest.exchanges.next_deadline()].into_iter().flatten().min();
         let left = until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
         let ready = {
-            let mut descriptors = vec![PollFd::new(&guest.control, PollFlags::RDHUP)];
+            let mut descriptors = vec![PollFd::new(&*guest.control, PollFlags::RDHUP)];
             descriptors.extend(guest.exchanges.poll_descriptors());
             match poll(&mut descriptors, Timespec::try_from(left).ok().as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}

@@ -35,11 +35,6 @@ pub(super) const ALLOWED: &[(libc::c_long, When, &str)] = &[
     (libc::SYS_socketpair, When::Is { index: 0, value: libc::AF_UNIX as u32 }, "a stream for a request"),
     (
         libc::SYS_fcntl,
-        When::Is { index: 1, value: libc::F_DUPFD_CLOEXEC as u32 },
-        "a second handle of the control socket",
-    ),
-    (
-        libc::SYS_fcntl,
         When::Is { index: 1, value: libc::F_GETFD as u32 },
         "checks of the standard library before it closes",
     ),
