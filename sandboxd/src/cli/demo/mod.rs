@@ -40,7 +40,9 @@ async fn until_interrupted(freeboard: PathBuf, folder: PathBuf) -> Result<Exit, 
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let begun = Instant::now();
-    let building = tokio::task::spawn_blocking(move || World::build(freeboard, folder).map_err(|error| error.to_string()));
+    let building = tokio::task::spawn_blocking(move || {
+        World::build(freeboard, folder).map_err(|error| error.to_string())
+    });
     let mut world = building.await??;
     tell(&introduction(&world));
     let told = tokio::select! {
@@ -50,7 +52,10 @@ async fn until_interrupted(freeboard: PathBuf, folder: PathBuf) -> Result<Exit, 
     };
     world.stop();
     let Some(told) = told else {
-        say(&format!("\ninterrupted; everything is stopped. Policy and audit log: {}", world.folder.display()));
+        say(&format!(
+            "\ninterrupted; everything is stopped. Policy and audit log: {}",
+            world.folder.display()
+        ));
         return Ok(Exit::Interrupted);
     };
     let mut failed = told?;
@@ -104,7 +109,8 @@ fn verified(world: &World) -> bool {
 fn farewell(world: &World, seconds: f64) -> String {
     let folder = world.folder.display();
     let freeboard = world.freeboard.display();
-    let sandboxd = std::env::current_exe().map_or_else(|_| "sandboxd".into(), |path| path.display().to_string());
+    let sandboxd =
+        std::env::current_exe().map_or_else(|_| "sandboxd".into(), |path| path.display().to_string());
     format!(
         "\nDone in {seconds:.1} s. Both daemons are stopped; keys, tokens and sockets are removed.\n\
          Left for you in {folder}: policy/, audit/, freeboard.toml and the daemons' logs.\n\n\
@@ -128,7 +134,10 @@ fn freeboard() -> Result<PathBuf, Failure> {
         return Err(format!("there is no `freeboard` beside {}; install both", ours.display()).into());
     };
     let release = ours.parent().and_then(Path::file_name).is_some_and(|name| name == "release");
-    say(&format!("building the broker first: cargo build {}--bin freeboard", if release { "--release " } else { "" }));
+    say(&format!(
+        "building the broker first: cargo build {}--bin freeboard",
+        if release { "--release " } else { "" }
+    ));
     let mut command = Command::new(cargo);
     command.args(["build", "--bin", "freeboard"]).args(release.then_some("--release"));
     // Built where our sources are, into the folder that we were built into.

@@ -108,7 +108,10 @@ impl<'a> Story<'a> {
         tell(&format!("\n2. {} at tier `container` calls the API with plain {ordinary}", self.name()));
         let answer = self.project(&CALL, "demo-container").await?;
         let text = self.shown(&answer);
-        self.check(reached(&text), "the API answered: the same grant routes, another language, no change to the program");
+        self.check(
+            reached(&text),
+            "the API answered: the same grant routes, another language, no change to the program",
+        );
         self.check(tier(&answer) == "container", "the run's tier, as measured, is `container`");
         self.audit_of(&answer, "/v1/");
         let refused = self.world.upstream.counts.without_token.load(Ordering::Relaxed);
@@ -126,10 +129,14 @@ impl<'a> Story<'a> {
             };
             let text = self.shown(&answer);
             let planted = text.contains("planted value found: true")
-                || (text.contains("planted value found in: ") && !text.contains("planted value found in: NOTHING"));
+                || (text.contains("planted value found in: ")
+                    && !text.contains("planted value found in: NOTHING"));
             self.check(planted, "the search works: it finds another token that was planted for it");
             let absent = text.contains("token found: false") || text.contains("token found in: nothing");
-            self.check(absent && !text.contains(&self.world.token), "the token of the API is nowhere in there");
+            self.check(
+                absent && !text.contains(&self.world.token),
+                "the token of the API is nowhere in there",
+            );
         }
         Ok(())
     }
@@ -156,10 +163,13 @@ impl<'a> Story<'a> {
                 };
                 tell(&format!("  - {what}"));
                 tell(&format!("      the program saw:  {saw}"));
-                let mut recorded = lines.iter().filter(|line| line.contains(needle) && !line.contains("allowed"));
+                let mut recorded =
+                    lines.iter().filter(|line| line.contains(needle) && !line.contains("allowed"));
                 match recorded.next_back() {
                     Some(line) => tell(&format!("      the audit log has: {line}")),
-                    None => tell("      the audit log has nothing: it never got as far as a socket of the broker"),
+                    None => {
+                        tell("      the audit log has nothing: it never got as far as a socket of the broker")
+                    }
                 }
                 let got_through = saw.contains("nobody should read this") || saw.starts_with("200");
                 self.check(!got_through, "refused");
@@ -194,7 +204,8 @@ impl<'a> Story<'a> {
             if let Some(line) = self.world.tool(&["audit", "tail", "-n", "1"]).pop() {
                 tell(&format!("      the audit log has: {line}"));
             }
-            let marked = refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
+            let marked =
+                refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
             self.check(marked, "refused as too weak, marked: nothing ran");
         }
         let after = self.world.upstream.counts.with_token.load(Ordering::Relaxed);
@@ -207,10 +218,21 @@ impl<'a> Story<'a> {
             Payload::JavaScript(run) => (Some(run), None),
             Payload::Project(run) => (None, Some(run)),
         };
-        RunRequest { protocol: freeboard_wire::PROTOCOL, timeout_ms: 20_000, javascript, project, ..RunRequest::default() }
+        RunRequest {
+            protocol: freeboard_wire::PROTOCOL,
+            timeout_ms: 20_000,
+            javascript,
+            project,
+            ..RunRequest::default()
+        }
     }
 
-    async fn javascript(&self, scene: &Scene, grant: &str, library: &str) -> Result<Answer<RunResponse>, Failure> {
+    async fn javascript(
+        &self,
+        scene: &Scene,
+        grant: &str,
+        library: &str,
+    ) -> Result<Answer<RunResponse>, Failure> {
         let code = self.filled(scene.javascript).replace("@SHA256@", library);
         let run = JavaScriptRun { code, grant_profile: grant.to_owned() };
         self.client.run(&self.request(Payload::JavaScript(run))).await
@@ -225,7 +247,10 @@ impl<'a> Story<'a> {
         let file = |path: &str, text: &str| ProjectFile { path: path.to_owned(), content: self.filled(text) };
         let planted = file("planted.txt", "@PLANTED@");
         let (files, step) = match self.language {
-            Language::Python => (vec![file("main.py", scene.python), planted], "PLANTED=\"$(cat planted.txt)\" python3 main.py"),
+            Language::Python => (
+                vec![file("main.py", scene.python), planted],
+                "PLANTED=\"$(cat planted.txt)\" python3 main.py",
+            ),
             Language::Shell => (
                 vec![file("main.sh", scene.shell), file("http.sh", HTTP_SHELL), planted],
                 "PLANTED=\"$(cat planted.txt)\" sh main.sh",

@@ -155,7 +155,9 @@ impl World {
             .arg(self.folder.join("freeboard.toml"))
             .output()?;
         if !made.status.success() {
-            return Err(format!("`freeboard ca init` failed: {}", String::from_utf8_lossy(&made.stderr)).into());
+            return Err(
+                format!("`freeboard ca init` failed: {}", String::from_utf8_lossy(&made.stderr)).into()
+            );
         }
         let mut command = Command::new(&self.freeboard);
         command.args(["serve", "--ready-fd", "1", "--config"]).arg(self.folder.join("freeboard.toml"));

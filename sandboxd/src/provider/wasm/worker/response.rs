@@ -332,7 +332,8 @@ mod tests {
         assert_eq!(read(&chunk), Err(ResponseError::BodyTooLarge));
         let mut reader = Reader::new(false);
         reader.push(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
-        let result = (0..=MAX_RESPONSE_BODY_BYTES / 65536).find_map(|_| reader.push(&vec![b'x'; 65536]).err());
+        let result =
+            (0..=MAX_RESPONSE_BODY_BYTES / 65536).find_map(|_| reader.push(&vec![b'x'; 65536]).err());
         assert_eq!(result, Some(ResponseError::BodyTooLarge));
     }
 
