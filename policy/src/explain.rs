@@ -146,7 +146,7 @@ impl Explanation {
         if let Some(would_allow) = &self.would_allow {
             line("would allow", "");
             for added in would_allow.lines() {
-                let _ = writeln!(out, "  {added}");
+                let _ = writeln!(out, "{}", format!("  {added}").trim_end());
             }
         }
         out

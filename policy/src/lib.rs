@@ -23,6 +23,7 @@ mod origin;
 mod question;
 mod read;
 mod route;
+pub mod schema;
 mod scope;
 mod source;
 mod suggest;

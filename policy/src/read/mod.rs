@@ -1,8 +1,8 @@
 //! Files to definitions: TOML with places, every mistake with its place.
 
-mod api;
-mod credential;
-mod grant;
+pub(crate) mod api;
+pub(crate) mod credential;
+pub(crate) mod grant;
 mod table;
 
 use std::sync::Arc;

@@ -21,7 +21,7 @@ exits! {
     Success = 0;
     /// The answer is no: a check, test or verification found problems, which are listed.
     Problems = 1;
-    /// The command line is wrong.
+    /// The command line is wrong, or names files that cannot be read.
     Usage = 2;
     /// The configuration cannot be read or has mistakes.
     Config = 3;

@@ -1,13 +1,15 @@
-//! `freeboard policy`: the security team's tools for policy files.
+//! `freeboard policy`: check, explain, test and describe policy files. Reads files, never a running broker.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Subcommand};
-use freeboard_policy::render_all;
+use clap::{Args, Subcommand, ValueEnum};
+use freeboard_policy::explain::{Request, Verdict};
+use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, cases, render_all, schema};
+use serde_json::json;
 
 use super::{Exit, exit, terminal};
-use crate::reload::{self, LoadError};
+use crate::reload::folder::{self, FolderError};
 
 /// Check, explain and test policy files
 #[derive(Debug, Args)]
@@ -16,32 +18,248 @@ pub struct PolicyCommand {
     verb: Verb,
 }
 
+/// How the answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Text,
+    Json,
+}
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Check a policy folder and show every problem
     Check {
+        /// Folder of policy files, or one file
         #[arg(value_name = "FOLDER")]
         folder: PathBuf,
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+        /// Count warnings as problems
+        #[arg(long)]
+        deny_warnings: bool,
     },
+    /// Say which rule decides a request, why, and what would allow it
+    Explain(Explain),
+    /// Run the cases of the folder's *.test.toml files
+    Test {
+        /// Folder of policy files, or one file with its cases beside it
+        #[arg(value_name = "FOLDER")]
+        folder: PathBuf,
+        #[arg(long, value_enum, default_value = "text")]
+        format: Format,
+    },
+    /// Print the JSON Schema of policy files, for editors
+    Schema {
+        /// Of files of cases (*.test.toml) instead
+        #[arg(long)]
+        cases: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Explain {
+    /// Folder of policy files, or one file
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+    /// Method of the request
+    #[arg(value_name = "METHOD")]
+    method: String,
+    /// https://HOST[:PORT]/PATH[?QUERY]
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Authenticated caller of the run
+    #[arg(long, value_name = "NAME")]
+    caller: String,
+    /// Grant that the run names; may be repeated [default: every grant of the caller]
+    #[arg(long = "grant", value_name = "NAME")]
+    grants: Vec<String>,
+    /// Measured tier of the run [default: floors are not compared]
+    #[arg(long, value_name = "TIER", value_parser = tier)]
+    tier: Option<Tier>,
+    /// The request is a websocket handshake
+    #[arg(long)]
+    websocket: bool,
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+fn tier(word: &str) -> Result<Tier, String> {
+    Tier::from_word(word).ok_or_else(|| format!("tiers are {}", Tier::ALL.map(Tier::word).join(", ")))
 }
 
 impl PolicyCommand {
     pub(super) fn run(self) -> ExitCode {
-        let Verb::Check { folder } = self.verb;
-        check(&folder).into()
+        let exit = match self.verb {
+            Verb::Check { folder, format, deny_warnings } => check(&folder, format, deny_warnings),
+            Verb::Explain(explain) => explain.run(),
+            Verb::Test { folder, format } => test(&folder, format),
+            Verb::Schema { cases: false } => terminal::print(&schema::policy_file()),
+            Verb::Schema { cases: true } => terminal::print(&schema::cases_file()),
+        };
+        exit.into()
     }
 }
 
-fn check(folder: &std::path::Path) -> Exit {
-    match reload::read(folder) {
-        Ok(read) => {
-            eprint!("{}", render_all(&read.warnings));
-            terminal::print(&format!("{} files, digest {}", read.files, read.snapshot.policy.digest()))
-        }
-        Err(LoadError::Problems(problems)) => {
-            eprint!("{}", render_all(&problems));
+/// Why there is no policy to work with.
+enum Unloaded {
+    /// Problems of the files themselves.
+    Problems(Vec<Diagnostic>),
+    Unreadable(FolderError),
+}
+
+fn files(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<SourceFile>, Unloaded> {
+    let read = if path.is_dir() {
+        folder::read_where(path, wanted)
+    } else {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        folder::read_file(&name, path).map(|file| vec![file])
+    };
+    read.map_err(|error| match error {
+        FolderError::Encoding(problem) => Unloaded::Problems(vec![*problem]),
+        error => Unloaded::Unreadable(error),
+    })
+}
+
+fn load(path: &Path) -> Result<(usize, Loaded), Unloaded> {
+    let files = files(path, SourceFile::is_policy)?;
+    Policy::load(&files).map(|loaded| (files.len(), loaded)).map_err(Unloaded::Problems)
+}
+
+/// Shows problems on stderr; the exit code of a command that could not go on.
+fn unloaded(why: &Unloaded) -> Exit {
+    match why {
+        Unloaded::Problems(problems) => {
+            eprint!("{}", render_all(problems));
+            eprintln!("\n{}", count(problems));
             Exit::Problems
         }
-        Err(error) => exit::report(Exit::Policy, &error),
+        Unloaded::Unreadable(error) => exit::report(Exit::Usage, error),
     }
+}
+
+fn count(problems: &[Diagnostic]) -> String {
+    let errors = problems.iter().filter(|problem| problem.severity == Severity::Error).count();
+    format!("{}, {}", plural(errors, "error"), plural(problems.len() - errors, "warning"))
+}
+
+fn plural(number: usize, word: &str) -> String {
+    format!("{number} {word}{}", if number == 1 { "" } else { "s" })
+}
+
+fn check(path: &Path, format: Format, deny_warnings: bool) -> Exit {
+    let (files, loaded) = match load(path) {
+        Ok(loaded) => loaded,
+        Err(Unloaded::Problems(problems)) if format == Format::Json => {
+            let printed = terminal::print(&json!({ "ok": false, "problems": problems }).to_string());
+            return if printed == Exit::Success { Exit::Problems } else { printed };
+        }
+        Err(why) => return unloaded(&why),
+    };
+    let failed = deny_warnings && !loaded.warnings.is_empty();
+    let digest = loaded.policy.digest();
+    let printed = match format {
+        Format::Json => {
+            let report =
+                json!({ "ok": !failed, "digest": digest, "files": files, "problems": loaded.warnings });
+            terminal::print(&report.to_string())
+        }
+        Format::Text => {
+            eprint!("{}", render_all(&loaded.warnings));
+            let counts = [
+                plural(files, "file"),
+                plural(loaded.policy.grants().count(), "grant"),
+                count(&loaded.warnings),
+            ];
+            let verdict = if failed { "refused" } else { "ok" };
+            terminal::print(&format!("{verdict}: {}\ndigest {digest}", counts.join(", ")))
+        }
+    };
+    if failed && printed == Exit::Success { Exit::Problems } else { printed }
+}
+
+impl Explain {
+    fn run(self) -> Exit {
+        let policy = match load(&self.folder) {
+            Ok((_, loaded)) => loaded.policy,
+            Err(why) => return unloaded(&why),
+        };
+        let explanation = policy.explain(&Request {
+            caller: Some(&self.caller),
+            grants: (!self.grants.is_empty()).then_some(self.grants.as_slice()),
+            tier: self.tier,
+            method: &self.method,
+            url: &self.url,
+            websocket: self.websocket,
+            now_unix: now_unix(),
+        });
+        let printed = match self.format {
+            Format::Json => match serde_json::to_string(&explanation) {
+                Ok(text) => terminal::print(&text),
+                Err(error) => exit::report(Exit::System, &error),
+            },
+            Format::Text => terminal::print(&explanation.render()),
+        };
+        match (printed, explanation.verdict) {
+            (Exit::Success, Verdict::Refuse) => Exit::Problems,
+            (printed, _) => printed,
+        }
+    }
+}
+
+fn test(path: &Path, format: Format) -> Exit {
+    let policy = match load(path) {
+        Ok((_, loaded)) => loaded.policy,
+        Err(why) => return unloaded(&why),
+    };
+    let case_files = match files(&cases_of(path), SourceFile::is_cases) {
+        Ok(files) => files,
+        Err(why) => return unloaded(&why),
+    };
+    if case_files.is_empty() {
+        eprintln!("error: no `*.test.toml` in `{}`", path.display());
+        exit::hint(
+            "a case is `[[case]]` with `request = \"GET https://…\"` and `expect = \"allow\"` or `\"refuse\"`",
+        );
+        return Exit::Usage;
+    }
+    let (mut results, mut broken) = (Vec::new(), Vec::new());
+    for file in &case_files {
+        match policy.test(file, now_unix()) {
+            Ok(found) => results.extend(found),
+            Err(problem) => broken.push(*problem),
+        }
+    }
+    report(&results, &broken, format)
+}
+
+/// For a folder the folder; for `name.toml` the file `name.test.toml` beside it.
+fn cases_of(path: &Path) -> PathBuf {
+    if path.is_dir() { path.to_owned() } else { path.with_extension("test.toml") }
+}
+
+fn report(results: &[cases::CaseResult], broken: &[Diagnostic], format: Format) -> Exit {
+    let failed = results.iter().filter(|result| !result.passed()).count();
+    let passed = results.len() - failed;
+    let printed = match format {
+        Format::Json => {
+            let report = json!({ "passed": passed, "failed": failed, "problems": broken, "cases": results });
+            terminal::print(&report.to_string())
+        }
+        Format::Text => {
+            eprint!("{}", render_all(broken));
+            let failures: String =
+                results.iter().filter(|result| !result.passed()).map(cases::CaseResult::render).collect();
+            terminal::print(&format!("{failures}{passed} passed, {failed} failed"))
+        }
+    };
+    let bad = failed > 0 || !broken.is_empty();
+    if bad && printed == Exit::Success { Exit::Problems } else { printed }
+}
+
+/// Policy has no clock; its tools have.
+fn now_unix() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    // A clock before 1970 is broken; with this value no grant counts as expired by mistake and none is used, for this
+    // is a tool and sends nothing.
+    since.ok().and_then(|since| i64::try_from(since.as_secs()).ok()).unwrap_or(0)
 }

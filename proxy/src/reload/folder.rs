@@ -31,7 +31,8 @@ pub fn read_where(folder: &Path, wanted: fn(&str) -> bool) -> Result<Vec<SourceF
     list(folder, wanted)?.iter().map(|(name, path)| read_file(name, path)).collect()
 }
 
-fn read_file(name: &str, path: &Path) -> Result<SourceFile, FolderError> {
+/// One file, under the name that diagnostics show.
+pub fn read_file(name: &str, path: &Path) -> Result<SourceFile, FolderError> {
     let failed = |source| FolderError::Read { path: path.to_owned(), source };
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(failed)?;

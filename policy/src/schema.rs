@@ -1,0 +1,269 @@
+//! The file as people write it, for the JSON Schema that editors check against and for the reference page.
+//!
+//! The reader in `read/` works on the text itself, because it needs the place of every mistake; a test holds its fields
+//! and those of this module together.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+
+use crate::cases::CasesFile;
+
+/// JSON Schema of `*.toml`, pretty-printed.
+pub fn policy_file() -> String {
+    pretty::<PolicyFile>()
+}
+
+/// JSON Schema of `*.test.toml`, pretty-printed.
+pub fn cases_file() -> String {
+    pretty::<CasesFile>()
+}
+
+fn pretty<T: JsonSchema>() -> String {
+    // Editors for TOML read draft 7.
+    let schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<T>();
+    serde_json::to_string_pretty(&schema).unwrap_or_default()
+}
+
+/// A file of a policy folder. Definitions of all files make one policy; each name is defined once.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields, title = "Freeboard policy file")]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct PolicyFile {
+    /// Version of the language. Left out: 1.
+    #[schemars(range(min = 1, max = 1))]
+    version: Option<u32>,
+    /// Secrets and how they are attached, by name.
+    credential: Option<BTreeMap<String, Credential>>,
+    /// Where requests may go, by name.
+    api: Option<BTreeMap<String, Api>>,
+    /// Who may call what, by name.
+    grant: Option<BTreeMap<String, Grant>>,
+}
+
+/// How a secret is attached to requests. Guests never see it.
+#[derive(Debug, JsonSchema)]
+#[schemars(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Credential {
+    /// `Authorization: Bearer …`
+    Bearer {
+        /// The token.
+        token: Secret,
+    },
+    /// A header of the API's own.
+    Header {
+        /// Name of the header, for example `x-api-key`.
+        name: String,
+        /// Its value.
+        value: Secret,
+    },
+    /// `Authorization: Basic …` (RFC 7617).
+    Basic {
+        /// User name, without a colon.
+        username: String,
+        /// The password.
+        password: Secret,
+    },
+    /// A query parameter, added after the decision.
+    Query {
+        /// Name of the parameter.
+        parameter: String,
+        /// Its value.
+        value: Secret,
+    },
+    /// A token that the broker signs for each caller (RFC 7519), sent as `Authorization: Bearer …`.
+    Jwt {
+        /// Signature algorithm.
+        algorithm: Algorithm,
+        /// The signing key: a PEM private key, or the shared secret for HS256.
+        key: Secret,
+        /// `iss`
+        issuer: Option<String>,
+        /// `aud`
+        audience: Option<String>,
+        /// `kid`
+        key_id: Option<String>,
+        /// `scope`
+        scope: Option<String>,
+        /// Life of a token: `"30s"`, `"5m"`, at most `"1h"`. Left out: `"5m"`.
+        ttl: Option<String>,
+    },
+}
+
+/// Signature algorithms of a `jwt` credential.
+#[derive(Debug, JsonSchema)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+#[expect(clippy::upper_case_acronyms, reason = "the names of RFC 7518 and RFC 8037")]
+pub(crate) enum Algorithm {
+    HS256,
+    ES256,
+    #[schemars(rename = "EdDSA")]
+    EdDsa,
+    RS256,
+}
+
+/// Where a secret comes from. Policy files never hold one.
+#[derive(Debug, JsonSchema)]
+#[schemars(rename_all = "lowercase", deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Secret {
+    /// Absolute path of a file that only the broker can read; a line break at its end is dropped.
+    File(String),
+    /// Name of an environment variable of the broker.
+    Env(String),
+    /// Program (absolute path) and arguments; what it prints is the secret.
+    Exec(Vec<String>),
+    /// Name of a systemd credential (`LoadCredential=`).
+    Systemd(String),
+}
+
+/// Upstream origins that share rules and a credential.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Api {
+    /// `https://HOST[:PORT]`, exact, no wildcard.
+    #[schemars(length(min = 1), inner(regex(pattern = r"^https://[a-z0-9._-]+(:[1-9][0-9]*)?$")))]
+    origins: Vec<String>,
+    /// Name of the credential that is attached. Left out: none, and the guest's own passes.
+    credential: Option<String>,
+    /// Whom to trust there. Left out: the system's certificate authorities.
+    trust: Option<Trust>,
+    /// Private address ranges in which the origins may be (`10.1.0.0/16`). Metadata addresses never are.
+    #[schemars(length(min = 1))]
+    addresses: Option<Vec<String>>,
+    /// A name that guests may use for the origin.
+    alias: Option<String>,
+    /// Guests know the alias only.
+    hidden: Option<bool>,
+}
+
+/// Certificates of an API.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Trust {
+    /// Absolute path of a PEM file with the authorities that alone are trusted.
+    ca_file: Option<String>,
+    /// SHA-256 of accepted public keys (SPKI), 64 hex digits each.
+    #[schemars(length(min = 1))]
+    pin_sha256: Option<Vec<String>>,
+}
+
+/// Permission for the runs of some callers.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Grant {
+    /// Authenticated callers of sandboxd; `*` for all of them.
+    #[schemars(length(min = 1))]
+    callers: Vec<String>,
+    /// The weakest boundary behind which the grant is used. Left out: any.
+    floor: Option<crate::Tier>,
+    /// How long one run may use it: `"90s"`, `"15m"`, `"2h"`, `"1d"`. Left out: as long as the run lasts.
+    ttl: Option<String>,
+    /// Last day on which the grant works, a date without quotes; it ends at midnight UTC.
+    expires: Option<String>,
+    /// Limits of one run under this grant.
+    budget: Option<Budget>,
+    /// What is allowed. What no rule allows is refused.
+    #[schemars(length(min = 1))]
+    allow: Option<Vec<Rule>>,
+    /// What is refused whatever is allowed.
+    #[schemars(length(min = 1))]
+    deny: Option<Vec<Rule>>,
+}
+
+/// Limits of one run; what is left out has the broker's default.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Budget {
+    /// Requests altogether.
+    #[schemars(range(min = 1))]
+    calls: Option<u64>,
+    /// Requests in any minute.
+    #[schemars(range(min = 1))]
+    per_minute: Option<u64>,
+    /// Requests at the same time.
+    #[schemars(range(min = 1))]
+    concurrent: Option<u64>,
+    /// Largest request body: `"64KiB"`, `"1MiB"`.
+    request_bytes: Option<String>,
+    /// Largest response body: `"16MiB"`.
+    response_bytes: Option<String>,
+}
+
+/// Routes of one API.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Rule {
+    /// Name of the API.
+    api: String,
+    /// `METHODS PATH[?QUERY]`, one permission a line.
+    #[schemars(length(min = 1), inner(regex(pattern = r"^\s*(\*|[A-Z-]+(\|[A-Z-]+)*)\s+/")))]
+    routes: Vec<String>,
+    /// The rule is for websocket handshakes (and for nothing else).
+    websocket: Option<bool>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    fn fields(schema: &Value) -> Vec<&str> {
+        let mut names: Vec<&str> =
+            schema["properties"].as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    fn sorted<'w>(words: &[&'w str]) -> Vec<&'w str> {
+        let mut words = words.to_vec();
+        words.sort_unstable();
+        words
+    }
+
+    #[test]
+    fn the_schema_has_the_fields_that_the_reader_knows() {
+        let schema: Value = serde_json::from_str(&super::policy_file()).unwrap();
+        let definition = |name: &str| &schema["definitions"][name];
+        assert_eq!(fields(&schema), sorted(crate::read::FILE_FIELDS));
+        assert_eq!(fields(definition("Api")), sorted(crate::read::api::API_FIELDS));
+        assert_eq!(fields(definition("Trust")), sorted(crate::read::api::TRUST_FIELDS));
+        assert_eq!(fields(definition("Grant")), sorted(crate::read::grant::GRANT_FIELDS));
+        assert_eq!(fields(definition("Budget")), sorted(crate::read::grant::BUDGET_FIELDS));
+        assert_eq!(fields(definition("Rule")), sorted(crate::read::grant::RULE_FIELDS));
+        let kinds = definition("Credential")["oneOf"].as_array().unwrap();
+        let by_kind: Vec<(&str, Vec<&str>)> = kinds
+            .iter()
+            .map(|kind| (kind["properties"]["kind"]["const"].as_str().unwrap(), fields(kind)))
+            .collect();
+        assert_eq!(by_kind.iter().map(|(kind, _)| *kind).collect::<Vec<_>>(), crate::read::credential::KINDS);
+        for (kind, found) in by_kind {
+            let known = match kind {
+                "bearer" => crate::read::credential::BEARER_FIELDS,
+                "header" => crate::read::credential::HEADER_FIELDS,
+                "basic" => crate::read::credential::BASIC_FIELDS,
+                "query" => crate::read::credential::QUERY_FIELDS,
+                _ => crate::read::credential::JWT_FIELDS,
+            };
+            assert_eq!(found, sorted(known), "{kind}");
+        }
+        let sources = definition("Secret")["oneOf"].as_array().unwrap();
+        let sources: Vec<&str> = sources.iter().flat_map(|source| fields(source)).collect();
+        assert_eq!(sources, crate::read::credential::REFERENCES);
+        let algorithms: Vec<&str> =
+            definition("Algorithm")["enum"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()).collect();
+        assert_eq!(algorithms, crate::read::credential::ALGORITHMS);
+    }
+
+    #[test]
+    fn the_schemas_are_what_is_stored() {
+        insta::assert_snapshot!("policy_file_schema", super::policy_file());
+        insta::assert_snapshot!("cases_file_schema", super::cases_file());
+    }
+}
