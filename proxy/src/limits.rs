@@ -23,6 +23,10 @@ pub const MAX_TRAILER_BYTES: usize = 8 << 10;
 pub const BUFFER_BYTES: usize = 16 << 10;
 /// Buffers that one worker thread keeps for reuse: 64 × 16 KiB = 1 MiB. More are freed.
 pub const POOLED_BUFFERS: usize = 64;
+/// Bytes that are taken from a socket at once: four TLS records and a little, one system call instead of twenty.
+pub const WIRE_BUFFER_BYTES: usize = 66 << 10;
+/// Such buffers that one worker thread keeps for reuse: 16 × 66 KiB = 1 MiB. More are freed.
+pub const POOLED_WIRE_BUFFERS: usize = 16;
 /// Interim (1xx) responses before a final one. At the limit: `upstream_malformed`.
 pub const MAX_INTERIM_RESPONSES: usize = 16;
 

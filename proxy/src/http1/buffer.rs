@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 
-use crate::limits::{BUFFER_BYTES, POOLED_BUFFERS};
+use crate::limits::{BUFFER_BYTES, POOLED_BUFFERS, POOLED_WIRE_BUFFERS, WIRE_BUFFER_BYTES};
 
 thread_local! {
     static INPUT: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
+    static WIRE: RefCell<Vec<Box<[u8]>>> = const { RefCell::new(Vec::new()) };
     static SCRATCH: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -20,6 +21,22 @@ pub(super) fn give(buffer: Box<[u8]>) {
     if buffer.len() == BUFFER_BYTES {
         INPUT.with_borrow_mut(|free| {
             if free.len() < POOLED_BUFFERS {
+                free.push(buffer);
+            }
+        });
+    }
+}
+
+/// Takes a buffer of `WIRE_BUFFER_BYTES` for what comes from a socket.
+pub(super) fn take_wire() -> Box<[u8]> {
+    WIRE.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; WIRE_BUFFER_BYTES].into_boxed_slice())
+}
+
+/// Gives it back. One of another size is freed.
+pub(super) fn give_wire(buffer: Box<[u8]>) {
+    if buffer.len() == WIRE_BUFFER_BYTES {
+        WIRE.with_borrow_mut(|free| {
+            if free.len() < POOLED_WIRE_BUFFERS {
                 free.push(buffer);
             }
         });

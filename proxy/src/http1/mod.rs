@@ -3,6 +3,7 @@
 //! Bytes go in, parsed parts come out, and what is written is written from parsed parts only. Whatever has two
 //! readings is an error here (ATTACKS class B).
 
+mod ahead;
 pub mod body;
 mod buffer;
 pub mod chunked;
@@ -11,6 +12,7 @@ mod input;
 mod stream;
 pub mod write;
 
+pub use ahead::ReadAhead;
 pub use buffer::Scratch;
 pub use input::Input;
 pub use stream::{Socket, Stream};

@@ -12,6 +12,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{client, server};
 
+use super::ReadAhead;
+
 /// A stream to a guest or an upstream. The lock is held for one poll, never across an await.
 #[derive(Debug)]
 pub struct Stream(Mutex<Transport>);
@@ -23,7 +25,7 @@ enum Transport {
     /// A guest in clear text: plain HTTP that is refused, the proxy door, a run's worker.
     Clear(Box<Socket>),
     /// An upstream, its certificate verified.
-    Upstream(Box<client::TlsStream<TcpStream>>),
+    Upstream(Box<client::TlsStream<ReadAhead<TcpStream>>>),
 }
 
 impl From<server::TlsStream<Socket>> for Stream {
@@ -38,8 +40,8 @@ impl From<Socket> for Stream {
     }
 }
 
-impl From<client::TlsStream<TcpStream>> for Stream {
-    fn from(stream: client::TlsStream<TcpStream>) -> Self {
+impl From<client::TlsStream<ReadAhead<TcpStream>>> for Stream {
+    fn from(stream: client::TlsStream<ReadAhead<TcpStream>>) -> Self {
         Self(Mutex::new(Transport::Upstream(Box::new(stream))))
     }
 }
@@ -102,67 +104,50 @@ impl Stream {
 trait Duplex: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Duplex for T {}
 
-/// A guest's socket with bytes that were read ahead of TLS.
-#[derive(Debug)]
-pub struct Socket {
-    ahead: Vec<u8>,
-    wire: Wire,
-}
+/// A guest's socket, with what was read ahead of its reader.
+pub type Socket = ReadAhead<Wire>;
 
+/// What a guest's bytes come by.
 #[derive(Debug)]
-enum Wire {
+pub enum Wire {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
 impl From<TcpStream> for Socket {
     fn from(stream: TcpStream) -> Self {
-        Self { ahead: Vec::new(), wire: Wire::Tcp(stream) }
+        Self::from(Wire::Tcp(stream))
     }
 }
 
 impl From<UnixStream> for Socket {
     fn from(stream: UnixStream) -> Self {
-        Self { ahead: Vec::new(), wire: Wire::Unix(stream) }
+        Self::from(Wire::Unix(stream))
     }
 }
 
-impl Socket {
-    /// Puts back what was read already.
-    pub fn unread(&mut self, bytes: &[u8]) {
-        self.ahead.splice(0..0, bytes.iter().copied());
-    }
-
-    fn wire(self: Pin<&mut Self>) -> Pin<&mut dyn Duplex> {
-        match &mut self.get_mut().wire {
-            Wire::Tcp(stream) => Pin::new(stream),
-            Wire::Unix(stream) => Pin::new(stream),
+impl Wire {
+    fn pin(self: Pin<&mut Self>) -> Pin<&mut dyn Duplex> {
+        match self.get_mut() {
+            Self::Tcp(stream) => Pin::new(stream),
+            Self::Unix(stream) => Pin::new(stream),
         }
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for Wire {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.ahead.is_empty() {
-            let taken = self.ahead.len().min(buffer.remaining());
-            buffer.put_slice(self.ahead.get(..taken).unwrap_or_default());
-            self.ahead.drain(..taken);
-            if self.ahead.is_empty() {
-                self.ahead = Vec::new();
-            }
-            return Poll::Ready(Ok(()));
-        }
-        self.wire().poll_read(cx, buffer)
+        self.pin().poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.wire().poll_write(cx, bytes)
+        self.pin().poll_write(cx, bytes)
     }
 
     fn poll_write_vectored(
@@ -170,7 +155,7 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.wire().poll_write_vectored(cx, slices)
+        self.pin().poll_write_vectored(cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -178,10 +163,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.wire().poll_flush(cx)
+        self.pin().poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.wire().poll_shutdown(cx)
+        self.pin().poll_shutdown(cx)
     }
 }

@@ -20,6 +20,7 @@ use super::resolve::Resolver;
 use super::trust::{Trust, UpstreamProtocols};
 use super::{check, trust::TrustError};
 use crate::error::Stop;
+use crate::http1::ReadAhead;
 use crate::limits::{CONNECT_ATTEMPT_DELAY, CONNECT_TIMEOUT};
 
 /// Resolves, checks, dials and verifies.
@@ -45,7 +46,7 @@ pub struct DialSettings {
 /// A connection whose certificate was verified for the host that was asked for.
 #[derive(Debug)]
 pub struct Connected {
-    pub stream: TlsStream<TcpStream>,
+    pub stream: TlsStream<ReadAhead<TcpStream>>,
     pub protocol: Protocol,
     pub address: SocketAddr,
 }
@@ -134,7 +135,7 @@ impl Dialler {
         let address = self.prepare(&stream)?;
         let name = ServerName::try_from(host.as_str().to_owned())
             .map_err(|_| Stop::new(Reason::UpstreamUntrusted, "the name cannot be verified"))?;
-        let handshake = TlsConnector::from(config).connect(name, stream);
+        let handshake = TlsConnector::from(config).connect(name, ReadAhead::from(stream));
         let stream = timeout_at(deadline, handshake).await.map_err(late)?.map_err(Failure::of_handshake)?;
         let protocol = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Protocol::Http2,

@@ -141,7 +141,7 @@ async fn connects_to_a_verified_origin_and_says_which_protocol_was_chosen() {
         let connected = connect(&dialler, api(LOOPBACK), port, offer).await.unwrap();
         assert_eq!(connected.protocol, expected, "{offer:?}");
         assert_eq!(connected.address.port(), port);
-        assert!(connected.stream.get_ref().0.nodelay().unwrap());
+        assert!(connected.stream.get_ref().0.get_ref().nodelay().unwrap());
     }
 }
 
