@@ -136,6 +136,14 @@ impl Launcher {
         self.providers.iter().map(|provider| provider.describe()).collect()
     }
 
+    /// Every provider tries the forbidden things; the first that lets one through is named.
+    pub async fn smoke_test(&self) -> Result<(), (&'static str, CreateError)> {
+        for provider in &self.providers {
+            provider.smoke_test().await.map_err(|error| (provider.describe().name, error))?;
+        }
+        Ok(())
+    }
+
     pub fn broker(&self) -> Option<&Broker> {
         self.broker.as_ref()
     }

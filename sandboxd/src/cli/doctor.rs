@@ -4,6 +4,7 @@ use super::{Exit, Failure, put, start};
 use crate::callers::Callers;
 use crate::config::{Config, Flags};
 use crate::control_client::Broker;
+use crate::provider::Kind;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -42,7 +43,7 @@ impl Finding {
 pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
     super::log("off");
     let config = start::configuration(&arguments.flags)?;
-    let mut findings = providers(&config);
+    let mut findings = providers(&config)?;
     findings.push(callers(&config));
     findings.push(broker(&config)?);
     for finding in &findings {
@@ -62,9 +63,17 @@ pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
 
 /// Starts each provider: its preflight and smoke test are the check. A configured one that fails is bad; of those that
 /// are merely tried, one that works is enough.
-fn providers(config: &Config) -> Vec<Finding> {
+fn providers(config: &Config) -> Result<Vec<Finding>, Failure> {
     let configured = !config.providers.value.is_empty();
-    let (started, failed) = start::providers(&start::kinds(config), config);
+    let (candidates, mut failed) = start::providers(&start::kinds(config), config);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut started = Vec::new();
+    for provider in candidates {
+        match (runtime.block_on(provider.smoke_test()), Kind::from_name(provider.describe().name)) {
+            (Err(error), Some(kind)) => failed.push(start::NotStarted { kind, error }),
+            _ => started.push(provider),
+        }
+    }
     let mut findings = Vec::new();
     if !configured {
         findings.push(Finding::note(
@@ -94,7 +103,7 @@ fn providers(config: &Config) -> Vec<Finding> {
         let what = format!("no provider reaches the floor `{floor}`");
         findings.push(Finding::bad(what, "lower `min_isolation` or configure a stronger provider"));
     }
-    findings
+    Ok(findings)
 }
 
 fn callers(config: &Config) -> Finding {

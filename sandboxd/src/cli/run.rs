@@ -276,6 +276,10 @@ impl OutputSink for Terminal {
     fn stderr(&self, bytes: &[u8]) {
         let _ = std::io::stderr().lock().write_all(bytes);
     }
+    /// A terminal or a pipe shows all; what is kept for the record stays limited.
+    fn wants_all(&self) -> bool {
+        true
+    }
 }
 
 fn exit_of(ran: &Ran) -> Exit {

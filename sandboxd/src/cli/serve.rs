@@ -116,6 +116,8 @@ fn ready_file(descriptor: u32) -> Result<File, ServeFailure> {
 }
 
 async fn run(app: Arc<App>, config: &Config, ready: Option<File>) -> Result<(), Failure> {
+    let smoke = app.launcher.smoke_test().await;
+    smoke.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;

@@ -106,6 +106,18 @@ fn write_bundle(ca_pem: &str) -> io::Result<()> {
         bundle.write_all(b"\n")?;
         bundle.write_all(ca_pem.as_bytes())?;
         std::fs::write(relative(CA_ALONE), ca_pem)?;
+        write_java_store(ca_pem)?;
+    }
+    Ok(())
+}
+
+/// Java's trust store where distributions' JDKs link to. It holds our CA alone: whatever a run reaches speaks with a
+/// certificate of that CA.
+fn write_java_store(ca_pem: &str) -> io::Result<()> {
+    let Some(store) = super::java_store::trust_store(ca_pem) else { return Ok(()) };
+    for (folder, place) in [("etc/ssl/certs/java", "cacerts"), ("etc/pki/java", "cacerts")] {
+        std::fs::create_dir_all(folder)?;
+        std::fs::write(Path::new(folder).join(place), &store)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 pub mod cgroup;
 pub mod environment;
 pub mod etc;
+pub mod java_store;
 pub mod landlock;
 pub mod limits;
 pub mod mounts;

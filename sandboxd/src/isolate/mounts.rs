@@ -66,7 +66,7 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
 ];
 
 /// Files of /proc that tell about the host or could change it: covered with an empty file.
-const MASKED_FILES: [&str; 15] = [
+const MASKED_FILES: [&str; 20] = [
     "kcore",
     "keys",
     "key-users",
@@ -82,9 +82,15 @@ const MASKED_FILES: [&str; 15] = [
     "modules",
     "cmdline",
     "config.gz",
+    "diskstats",
+    "partitions",
+    "swaps",
+    "mtrr",
+    "locks",
 ];
 /// Folders of /proc of the same kind: covered with an empty folder.
-const MASKED_FOLDERS: [&str; 8] = ["acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "sysvipc"];
+const MASKED_FOLDERS: [&str; 10] =
+    ["acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi", "sysvipc", "tty"];
 
 /// Builds the root and makes it the process's own. Afterwards the current directory is `/work`.
 pub fn enter(boundary: &Boundary) -> Result<(), MountError> {

@@ -75,6 +75,11 @@ pub trait Provider: Send + Sync + std::fmt::Debug {
     fn describe(&self) -> Description;
     /// Builds the boundary of one run. No user code runs yet. Dropping the sandbox destroys the boundary.
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>>;
+    /// Tries the forbidden things in a real run. Daemons do it once before they serve, and `doctor` does; a single run
+    /// goes without, since its own boundary is measured anyway.
+    fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// The boundary of one run. Dropping it kills everything inside and removes it from the host.

@@ -15,12 +15,16 @@ use crate::support::*;
 const CA: &str = "-----BEGIN CERTIFICATE-----\nTHE-INTERCEPTION-CA\n-----END CERTIFICATE-----\n";
 
 fn plan(job: Job) -> Plan {
+    plan_with_ca(job, CA)
+}
+
+fn plan_with_ca(job: Job, ca_pem: &str) -> Plan {
     let prepared = Prepared {
         policy_digest: String::new(),
         floor: None,
         ttl_seconds: None,
         ports: vec![8443],
-        ca_pem: CA.into(),
+        ca_pem: ca_pem.into(),
         surface: Vec::new(),
     };
     Plan { job, prepared: Some(prepared) }
@@ -102,5 +106,26 @@ fn the_sockets_are_the_brokers_alone() {
         assert!(descriptors.met, "{descriptors:?}");
         // Positive control: they exist, and we have them.
         assert!(sandbox.take_doors().len() >= 5);
+    });
+}
+
+#[test]
+fn java_finds_the_interception_ca_where_it_is_installed() {
+    if !std::path::Path::new("/usr/bin/keytool").exists() {
+        return;
+    }
+    let key = rcgen::KeyPair::generate().unwrap();
+    let ca = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
+    let config = NativeConfig { memory_mib: 1024, ..NativeConfig::default() };
+    with_provider(config, async |provider| {
+        let script = "keytool -J-Xint -J-XX:TieredStopAtLevel=1 -list -keystore /etc/ssl/certs/java/cacerts -storepass changeit";
+        let plan = plan_with_ca(shell(script), &ca.pem());
+        let mut sandbox = provider.create(&plan).await.unwrap();
+        sandbox.measure().await.unwrap();
+        let (code, stdout, stderr) = first(&sandbox.release(Arc::new(NoSink)).await.unwrap());
+        assert!(
+            code == 0 && stdout.contains("freeboard-0, ") && stdout.contains("trustedCertEntry"),
+            "{stdout} {stderr}"
+        );
     });
 }

@@ -98,23 +98,46 @@ fn f23_twenty_runs_die_with_their_daemons() {
     }
 }
 
+#[test]
+fn f37_without_user_namespaces_nothing_runs_and_the_help_says_why() {
+    // In a user namespace of its own whose limit of further ones is zero: what a host that forbids them looks like.
+    let daemon = sandboxd_command(&["echo", "ran"]);
+    let words: Vec<_> = std::iter::once(daemon.get_program()).chain(daemon.get_args()).collect();
+    let output = Command::new("unshare")
+        .args(["-Ur", "sh", "-c", "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$@\"", "sh"])
+        .args(words)
+        .output()
+        .unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!((output.status.code(), stdout.as_ref()), (Some(125), ""), "{stderr}");
+    assert!(stderr.contains("namespaces"), "{stderr}");
+}
+
+#[test]
+fn the_smoke_test_passes_here() {
+    use freeboard_sandboxd::provider::Provider;
+    with_provider(NativeConfig::default(), async |provider| provider.smoke_test().await.unwrap());
+}
+
 /// `sandboxd run` of this build, with a configuration of its own.
 fn sandboxd(command: &[&str]) -> std::process::Child {
+    let mut daemon = sandboxd_command(command);
+    daemon.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+fn sandboxd_command(command: &[&str]) -> Command {
     let empty = std::env::temp_dir().join(format!("freeboard-empty-{}.toml", std::process::id()));
     std::fs::write(&empty, "").unwrap();
     let program =
         std::env::var_os("FREEBOARD_SANDBOXD").unwrap_or_else(|| env!("CARGO_BIN_EXE_sandboxd").into());
-    Command::new(program)
+    let mut daemon = Command::new(program);
+    daemon
         .args(["run", "--provider", "native", "--timeout", "60s", "--config"])
         .arg(&empty)
         .arg("--")
         .args(command)
-        .env_remove("SANDBOX_PROVIDER")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+        .env_remove("SANDBOX_PROVIDER");
+    daemon
 }
 
 /// Folders of control groups that a daemon's launcher left. The launcher is the daemon's child; its name is in them.

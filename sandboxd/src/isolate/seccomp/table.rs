@@ -26,6 +26,7 @@ pub(super) enum Membership {
 
 /// Allowed when every check passes.
 pub(super) struct Conditional {
+    #[expect(dead_code, reason = "names the entry for readers")]
     pub name: &'static str,
     pub number: libc::c_long,
     pub checks: &'static [Check],

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::provider::CreateError;
+
 /// Settings of the provider. [`NativeConfig::default`] is what a machine without a configuration file gets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NativeConfig {
@@ -48,6 +50,24 @@ impl Default for NativeConfig {
 }
 
 impl NativeConfig {
+    /// No account of the host may have an id that runs are given: its files would be theirs.
+    pub(super) fn check_ids(&self, passwd: &str) -> Result<(), CreateError> {
+        let range = self.uid_base..self.uid_base.saturating_add(self.uid_count.max(1));
+        let taken = passwd.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            let name = fields.next()?;
+            let id: u32 = fields.nth(1)?.parse().ok()?;
+            range.contains(&id).then(|| format!("`{name}` has id {id}"))
+        });
+        match taken {
+            None => Ok(()),
+            Some(taken) => Err(CreateError::Host {
+                what: format!("an account of this host has an id that runs would be given: {taken}"),
+                help: format!("ids {} to {} must be unused", range.start, range.end - 1),
+            }),
+        }
+    }
+
     /// Thousandths of a processor, at least the kernel's least quota (1 ms in 100 ms).
     pub(super) fn cpu_milli(&self) -> u64 {
         let milli = (self.cpus * 1000.0).clamp(10.0, 1_024_000.0);
@@ -60,6 +80,14 @@ impl NativeConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_with_an_id_of_the_runs_is_refused() {
+        let config = NativeConfig::default();
+        assert!(config.check_ids("root:x:0:0::/root:/bin/sh\nuser:x:60999:1::/:/bin/sh\n").is_ok());
+        let refused = config.check_ids("root:x:0:0::/:/bin/sh\nbuild:x:61010:1::/:/bin/sh\n").unwrap_err();
+        assert!(refused.to_string().contains("`build` has id 61010"), "{refused}");
+    }
 
     #[test]
     fn a_share_of_a_processor_is_within_what_the_kernel_takes() {

@@ -6,6 +6,7 @@ mod config;
 mod link;
 mod outcome;
 mod sandbox;
+mod smoke;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,6 +63,9 @@ impl NativeProvider {
 
     /// Looks at the host's tools (or the given root) and takes over the launcher. Needs no runtime yet.
     pub fn new(config: NativeConfig, launcher: Launcher) -> Result<Self, CreateError> {
+        if geteuid().is_root() {
+            config.check_ids(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())?;
+        }
         let view = match &config.root {
             Some(root) => View::of_folder(root),
             None => View::of_host(&config.extra_read_only),
@@ -161,6 +165,10 @@ impl Provider for NativeProvider {
                 NativeSandbox::create(self.link()?, boundary, plan.job.clone(), interpreter).await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
+    }
+
+    fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
+        Box::pin(smoke::smoke_test(self))
     }
 }
 

@@ -131,7 +131,7 @@ impl NativeSandbox {
                         Some(errno) => io::Error::from_raw_os_error(errno),
                         None => io::Error::other(failure.message),
                     };
-                    return Err(CreateError::Step { step: failure.step, source });
+                    return Err(setup_failed(failure.step, source));
                 }
                 _ => return Err(step(invalid())),
             }
@@ -298,6 +298,21 @@ fn explain(error: &LinkError) -> CreateError {
         _ => "see `sandboxd doctor`",
     };
     CreateError::Host { what: format!("cannot {step}: {message}"), help: help.into() }
+}
+
+/// An ordinary user who may make a user namespace but gets no rights in it (AppArmor on Ubuntu) fails in the middle of
+/// the setup: that is the host's doing, and can be mended.
+fn setup_failed(step: String, source: io::Error) -> CreateError {
+    if source.kind() == io::ErrorKind::PermissionDenied && !rustix::process::geteuid().is_root() {
+        return CreateError::Host {
+            what: format!("cannot {step}: {source}"),
+            help: "user namespaces have no rights on this host: set sysctl \
+                   kernel.apparmor_restrict_unprivileged_userns=0, give sandboxd an AppArmor profile that allows \
+                   `userns`, or run it as root"
+                .into(),
+        };
+    }
+    CreateError::Step { step, source }
 }
 
 /// How the guest's report reads as the ending of the run.

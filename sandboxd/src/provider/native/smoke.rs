@@ -1,0 +1,60 @@
+//! The smoke test: a real run that tries forbidden things. A provider that lets one through does not serve.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::job::{Job, NoSink, Payload};
+use crate::provider::{CreateError, Plan, Provider};
+
+/// Each line ends with the number of what worked and must not. Only what a shell has built in, so that it works in any
+/// root; `0` at the end means that the ordinary thing, writing a file in the work directory, worked.
+const SCRIPT: &str = "\
+(: > /usr/.freeboard-smoke) 2>/dev/null && exit 11
+(: > /etc/.freeboard-smoke) 2>/dev/null && exit 12
+(: < /proc/1/environ) 2>/dev/null && exit 13
+(: > /proc/sys/kernel/hostname) 2>/dev/null && exit 14
+for place in /root/.* /root/* /home/*; do
+  case $place in */.|*/..|*'*'*) ;; *) exit 16 ;; esac
+done
+kill -9 1 2>/dev/null
+: > /work/.freeboard-smoke || exit 17
+echo fenced
+";
+
+/// How long the test may take: it takes milliseconds.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Builds a boundary, measures it, runs the script, compares.
+pub(super) async fn smoke_test(provider: &dyn Provider) -> Result<(), CreateError> {
+    let plan = Plan { job: job(), prepared: None };
+    let mut sandbox = provider.create(&plan).await?;
+    sandbox.measure().await?;
+    let failed = |what: String| CreateError::Step {
+        step: "the smoke test, a run that tries forbidden things".into(),
+        source: io::Error::other(what),
+    };
+    let outcome = sandbox.release(Arc::new(NoSink)).await.map_err(|error| failed(error.to_string()))?;
+    match outcome.steps.first() {
+        Some(step) if step.exit_code == 0 && step.stdout == b"fenced\n" => Ok(()),
+        Some(step) => Err(failed(format!("it ended with {} {}", step.exit_code, outcome.detail))),
+        None => Err(failed(outcome.detail)),
+    }
+}
+
+fn job() -> Job {
+    Job {
+        run: format!("{:032x}", std::process::id()),
+        caller: None,
+        trace_id: None,
+        grants: Vec::new(),
+        floor: None,
+        timeout: LIMIT,
+        payload: Payload::Steps { steps: vec![SCRIPT.into()] },
+        files: Vec::new(),
+        artifacts: Vec::new(),
+        environment: Vec::new(),
+        output_limit: 4096,
+        artifact_limit: 0,
+    }
+}
