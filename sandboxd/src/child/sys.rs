@@ -169,7 +169,8 @@ pub fn watch_readable(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
 }
 
-/// Loads a module that this very build compiled and embedded.
+/// Loads a module that this very build compiled and embedded, in place: nothing is copied, and the pages are those of the
+/// program file, shared by all workers. The engine's configuration must have [`EmbeddedCode`].
 ///
 /// The `'static` bytes are the proof that they are ours: they come from `include_bytes!` of what the build script made
 /// with the same engine version. Never pass leaked or mapped bytes from elsewhere.
@@ -178,6 +179,31 @@ pub fn deserialize_embedded_module(
     bytes: &'static [u8],
 ) -> Result<wasmtime::Module, wasmtime::Error> {
     // SAFETY: the bytes were made by `Engine::precompile_module` in the build script of this crate; wasmtime checks that
-    // version and configuration are its own.
-    unsafe { wasmtime::Module::deserialize(engine, bytes) }
+    // version and configuration are its own. They are `'static` and nothing writes to them.
+    unsafe { wasmtime::Module::deserialize_raw(engine, std::ptr::NonNull::from(bytes)) }
+}
+
+/// Makes the machine code of an embedded module executable where it lies. Its pages stay unwritable.
+#[derive(Debug)]
+pub struct EmbeddedCode;
+
+impl wasmtime::CustomCodeMemory for EmbeddedCode {
+    fn required_alignment(&self) -> usize {
+        rustix::param::page_size()
+    }
+
+    fn publish_executable(&self, start: *const u8, length: usize) -> wasmtime::Result<()> {
+        protect(start, length, libc::PROT_READ | libc::PROT_EXEC)
+    }
+
+    fn unpublish_executable(&self, start: *const u8, length: usize) -> wasmtime::Result<()> {
+        protect(start, length, libc::PROT_READ)
+    }
+}
+
+fn protect(start: *const u8, length: usize, protection: libc::c_int) -> wasmtime::Result<()> {
+    // SAFETY: wasmtime calls this with the text section of the module that `deserialize_embedded_module` loads: whole,
+    // aligned pages of a constant of this program. They are readable before and after, and never writable.
+    let result = unsafe { libc::mprotect(start.cast_mut().cast(), length, protection) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error().into()) }
 }

@@ -7,6 +7,9 @@ pub(crate) fn compiled(config: &mut wasmtime::Config, target: &str) -> Result<()
     config.target(target)?;
     config.epoch_interruption(true);
     config.cranelift_opt_level(wasmtime::OptLevel::Speed);
+    // Nobody unwinds through guest code or asks where in it a trap was: less to load and to register.
+    config.native_unwind_info(false);
+    config.generate_address_map(false);
     config.wasm_simd(false);
     config.wasm_relaxed_simd(false);
     config.wasm_multi_memory(false);

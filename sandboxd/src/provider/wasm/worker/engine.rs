@@ -1,5 +1,7 @@
 //! Loads the compiled engine once per worker, ready to be instantiated per run.
 
+use std::sync::Arc;
+
 use wasmtime::{
     Config, Enabled, Engine, InstanceAllocationStrategy, InstancePre, Linker, PoolingAllocationConfig,
 };
@@ -7,9 +9,17 @@ use wasmtime::{
 use super::super::engine_config;
 use super::host;
 use super::run::Guest;
+use crate::child::sys::EmbeddedCode;
 
-/// The engine's machine code, made by the build script of this very build.
-static COMPILED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/quickjs.cwasm"));
+/// The engine's machine code, made by the build script of this very build; used where it lies.
+static COMPILED: &Aligned<[u8]> =
+    &Aligned { bytes: *include_bytes!(concat!(env!("OUT_DIR"), "/quickjs.cwasm")) };
+
+/// On a page border, for the largest pages that Linux has on the processors we know.
+#[repr(C, align(65536))]
+struct Aligned<T: ?Sized> {
+    bytes: T,
+}
 
 /// Bytes of linear memory that are wiped and kept for the next run instead of being given back: what a small program
 /// touches. Wiping a page costs less than a page fault.
@@ -63,9 +73,10 @@ pub(super) fn load(memory_mib: u32) -> Result<Loaded, wasmtime::Error> {
     let mut config = Config::new();
     engine_config::compiled(&mut config, env!("FREEBOARD_ENGINE_TARGET"))?;
     config.max_wasm_stack(MAX_WASM_STACK_BYTES);
+    config.with_custom_code_memory(Some(Arc::new(EmbeddedCode)));
     config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
     let engine = Engine::new(&config)?;
-    let module = crate::child::sys::deserialize_embedded_module(&engine, COMPILED)?;
+    let module = crate::child::sys::deserialize_embedded_module(&engine, &COMPILED.bytes)?;
     let mut linker = Linker::new(&engine);
     host::add_to(&mut linker)?;
     let loaded = Loaded { pre: InstancePreOfGuest(linker.instantiate_pre(&module)?), memory_bytes };
