@@ -201,6 +201,9 @@ impl State {
         for run in self.runs.drain(..) {
             bury(&run);
         }
+        if let Some(groups) = &self.groups {
+            groups.leave();
+        }
     }
 }
 

@@ -77,6 +77,19 @@ impl Groups {
 
     /// Makes the group of a run with its limits, still empty.
     pub fn create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
+        match self.try_create(name, wanted) {
+            // Another launcher that ended just now took the base along, which was empty at that moment.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                for base in self.bases() {
+                    let _ = fs::create_dir(base);
+                }
+                self.try_create(name, wanted)
+            }
+            made => made,
+        }
+    }
+
+    fn try_create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
         let group = match self {
             Self::None => return Ok(None),
             Self::Unified { base } => {
@@ -106,19 +119,32 @@ impl Groups {
 
     /// Removes groups that a launcher left behind which is no longer alive. Groups of others that live are not touched.
     pub fn sweep(&self) {
-        let folders: Vec<&Path> = match self {
-            Self::None => Vec::new(),
-            Self::Unified { base } => vec![base],
-            Self::PerController { memory, pids, cpu } => {
-                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
-            }
-        };
-        for folder in folders {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        for base in self.bases() {
+            for entry in fs::read_dir(base).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if owner(&name.to_string_lossy()).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
                     let _ = fs::remove_dir(entry.path());
                 }
+            }
+        }
+    }
+
+    /// Removes the base folders of version 1 where no other launcher has a group in them. Those of version 2 go with the
+    /// delegated group that they are in.
+    pub fn leave(&self) {
+        if let Self::PerController { .. } = self {
+            for base in self.bases() {
+                let _ = fs::remove_dir(base);
+            }
+        }
+    }
+
+    fn bases(&self) -> Vec<&Path> {
+        match self {
+            Self::None => Vec::new(),
+            Self::Unified { base } => vec![base.as_path()],
+            Self::PerController { memory, pids, cpu } => {
+                [Some(memory), Some(pids), cpu.as_ref()].into_iter().flatten().map(PathBuf::as_path).collect()
             }
         }
     }
