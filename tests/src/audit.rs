@@ -15,15 +15,17 @@ impl AuditLog {
         Self { folder: folder.to_owned() }
     }
 
-    /// All complete records, oldest first.
+    /// All complete records, oldest first. A line that a crash tore is passed over where a `recovered` record follows.
     pub fn records(&self) -> Vec<Value> {
         let text = self.text();
-        text.split_inclusive('\n')
-            .filter(|line| line.ends_with('\n'))
-            .map(|line| {
-                serde_json::from_str(line).unwrap_or_else(|error| panic!("not JSON ({error}): {line}"))
-            })
-            .collect()
+        let complete: Vec<&str> = text.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
+        let read = |at: usize| serde_json::from_str::<Value>(complete.get(at).copied().unwrap_or_default());
+        let record = |at: usize| match read(at) {
+            Ok(record) => Some(record),
+            Err(_) if read(at + 1).is_ok_and(|next| next["kind"] == "recovered") => None,
+            Err(error) => panic!("not JSON ({error}): {}", complete[at]),
+        };
+        (0..complete.len()).filter_map(record).collect()
     }
 
     /// The log as it is on disk, all files in order.
