@@ -428,15 +428,23 @@ fn c21_f13_the_secret_is_nowhere_inside_and_the_search_finds_a_planted_one() {
         let script = format!(
             "{plant} {PYTHON} -c \"$CLIENT\" & while [ ! -e /work/ready ]; do sleep 0.05; done; {PYTHON} -c \"$SEARCH\"; kill %1 2>/dev/null; exit 0"
         );
-        let script = format!("CLIENT='{}'; SEARCH='{}'\n{script}", client.replace('\'', "'\\''"), SEARCH.replace('\'', "'\\''"));
+        let script = format!(
+            "CLIENT='{}'; SEARCH='{}'\n{script}",
+            client.replace('\'', "'\\''"),
+            SEARCH.replace('\'', "'\\''")
+        );
         let grants = ["items", "echo", "git", "reg"];
         lab.sandbox_as(User::Own, &grants, &["--timeout", "60s"], &["/bin/bash", "-c", &script]).succeeded()
     };
     let clean = search("");
     assert!(clean.stdout.starts_with("0 "), "{clean:?}");
     // The plants are put together at run time, so that no command line holds the word.
-    let planted = search("p=cana; echo ${p}ry-c9-planted > /tmp/plant; (export X=${p}ry-c9-planted; exec sleep 20) &");
-    assert!(planted.stdout.contains("/tmp/plant") && planted.stdout.contains("/environ"), "the search works: {planted:?}");
+    let planted =
+        search("p=cana; echo ${p}ry-c9-planted > /tmp/plant; (export X=${p}ry-c9-planted; exec sleep 20) &");
+    assert!(
+        planted.stdout.contains("/tmp/plant") && planted.stdout.contains("/environ"),
+        "the search works: {planted:?}"
+    );
     let memory = planted.stdout.contains("/mem'") || planted.stdout.contains("no memory could be read");
     assert!(memory, "the search of memory works where a process may read another's: {planted:?}");
 }
