@@ -1,6 +1,7 @@
 //! What the demo shows, in order. Every claim is checked while it is shown; one that does not hold fails the demo.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use freeboard_wire::digest::sha256_hex;
 use freeboard_wire::error::ReadError;
@@ -15,6 +16,8 @@ pub(super) struct Story<'a> {
     world: &'a World,
     client: Client<'a>,
     language: Language,
+    /// A token that is put into every sandbox for the search to find.
+    planted: String,
     failed: Vec<String>,
 }
 
@@ -50,13 +53,17 @@ const ATTEMPTS: Scene = Scene {
 const SHA256: &str = include_str!("programs/sha256.js");
 const HTTP_SHELL: &str = include_str!("programs/http.sh");
 
+/// How often, and after what pause, the demo looks for a record that must come.
+const LOG_LOOKS: u32 = 20;
+const LOG_PAUSE: Duration = Duration::from_millis(50);
+
 /// What each attempt is, and what its audit line names.
 const TRIED: &[(&str, &str, &str)] = &[
     ("route", "an ungranted route of the granted API, GET /v1/secrets", "/v1/secrets"),
     ("host", "an ungranted host, https://ungranted.example/", "ungranted.example"),
     ("raw", "a raw address, https://93.184.216.34/", "93.184.216.34"),
-    ("udp", "UDP to 93.184.216.34:4433", "4433"),
-    ("dns", "DNS at 8.8.8.8 for ungranted.example", "ungranted.example"),
+    ("udp", "UDP to 93.184.216.34:4433", ":4433"),
+    ("dns", "DNS at 8.8.8.8 for elsewhere.example", "elsewhere.example"),
     ("metadata", "the cloud's metadata address, http://169.254.169.254/", "169.254.169.254"),
 ];
 
@@ -68,7 +75,7 @@ impl<'a> Story<'a> {
         let languages = info.project_environment.map(|environment| environment.languages).unwrap_or_default();
         let python = languages.iter().any(|language| language == "python");
         let language = if python { Language::Python } else { Language::Shell };
-        Ok(Self { world, client, language, failed: Vec::new() })
+        Ok(Self { world, client, language, planted: random_token()?, failed: Vec::new() })
     }
 
     /// Everything; gives what did not hold.
@@ -171,7 +178,9 @@ impl<'a> Story<'a> {
                         tell("      the audit log has nothing: it never got as far as a socket of the broker")
                     }
                 }
-                let got_through = saw.contains("nobody should read this") || saw.starts_with("200");
+                let got_through = saw.contains("nobody should read this")
+                    || saw.contains("an answer")
+                    || saw.starts_with("200");
                 self.check(!got_through, "refused");
             }
             if !answer.as_ref().is_ok_and(|answer| !seen.is_empty() && answer.record.is_some()) {
@@ -194,6 +203,7 @@ impl<'a> Story<'a> {
             ("a run whose grant has the floor `vm`", request("", "demo-vm")),
         ];
         for (what, request) in table {
+            let last = self.last_line("");
             let answer = self.client.run(&request).await?;
             let refusal = answer.as_ref().err().cloned();
             tell(&format!("  - {what}"));
@@ -201,11 +211,8 @@ impl<'a> Story<'a> {
                 let mark = mark.map_or("not marked", freeboard_wire::NotDispatchedReason::word);
                 tell(&format!("      the caller got:    {code} ({mark}): {message}"));
             }
-            if let Some(line) = self.world.tool(&["audit", "tail", "-n", "1"]).pop() {
-                tell(&format!("      the audit log has: {line}"));
-            }
-            let marked =
-                refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
+            tell(&format!("      the audit log has: {}", self.last_line(&last)));
+            let marked = refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
             self.check(marked, "refused as too weak, marked: nothing ran");
         }
         let after = self.world.upstream.counts.with_token.load(Ordering::Relaxed);
@@ -265,12 +272,10 @@ impl<'a> Story<'a> {
     }
 
     fn filled(&self, text: &str) -> String {
-        // Made anew for each program; only its own hash is compared with it.
-        let planted = random_token().unwrap_or_default();
         text.replace("@API@", &self.world.api())
             .replace("@TOKEN_SHA256@", &sha256_hex(self.world.token.as_bytes()))
-            .replace("@PLANTED_SHA256@", &sha256_hex(planted.as_bytes()))
-            .replace("@PLANTED@", &planted)
+            .replace("@PLANTED_SHA256@", &sha256_hex(self.planted.as_bytes()))
+            .replace("@PLANTED@", &self.planted)
             .replace("@PREFIX_A@", PREFIX.0)
             .replace("@PREFIX_B@", PREFIX.1)
     }
@@ -292,8 +297,30 @@ impl<'a> Story<'a> {
         instance.strip_prefix("freeboard-run:").map(str::to_owned)
     }
 
+    /// The records of a run whose gate is closed; the log is written in batches, so this may wait for a moment.
     fn lines(&self, run: &str) -> Vec<String> {
-        self.world.tool(&["audit", "query", &format!("run={run}")])
+        let mut lines = Vec::new();
+        for _ in 0..LOG_LOOKS {
+            lines = self.world.tool(&["audit", "query", &format!("run={run}")]);
+            if lines.iter().any(|line| line.contains("gate closed")) {
+                break;
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+        lines
+    }
+
+    /// The last record, once it is another than `before`.
+    fn last_line(&self, before: &str) -> String {
+        let mut last = String::new();
+        for _ in 0..LOG_LOOKS {
+            last = self.world.tool(&["audit", "tail", "-n", "1"]).pop().unwrap_or_default();
+            if last != before {
+                break;
+            }
+            std::thread::sleep(LOG_PAUSE);
+        }
+        last
     }
 
     fn audit_of(&self, answer: &Answer<RunResponse>, needle: &str) {

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -52,7 +52,7 @@ impl World {
         let upstream = upstream::start(&token)?;
         let private = folder.join("private");
         for (path, mode) in [(&folder, 0o755), (&private, 0o700)] {
-            fs::DirBuilder::new().mode(mode).create(path)?;
+            make_folder(path, mode)?;
         }
         // From here on dropping removes what there is.
         let mut world = Self {
@@ -90,8 +90,8 @@ impl World {
 
     fn write_files(&self) -> Result<(), Failure> {
         let private = self.private();
-        fs::DirBuilder::new().mode(0o755).create(self.policy())?;
-        fs::DirBuilder::new().mode(0o700).create(self.audit())?;
+        make_folder(&self.policy(), 0o755)?;
+        make_folder(&self.audit(), 0o700)?;
         write(&private.join("token"), 0o600, &self.token)?;
         // The CA of the API is public and stays, so that the policy can still be checked afterwards.
         write(&self.folder.join("api-ca.pem"), 0o644, &self.upstream.ca_pem)?;
@@ -149,7 +149,6 @@ impl World {
     }
 
     fn start_broker(&mut self) -> Result<(), Failure> {
-        let private = self.private();
         let made = Command::new(&self.freeboard)
             .args(["ca", "init", "--config"])
             .arg(self.folder.join("freeboard.toml"))
@@ -161,7 +160,6 @@ impl World {
         }
         let mut command = Command::new(&self.freeboard);
         command.args(["serve", "--ready-fd", "1", "--config"]).arg(self.folder.join("freeboard.toml"));
-        let _ = private;
         let (daemon, _) = self.daemon("broker", command)?;
         self.broker = Some(daemon);
         Ok(())
@@ -259,8 +257,15 @@ pub(super) fn random_token() -> Result<String, Failure> {
     Ok(format!("{}{}{}", PREFIX.0, PREFIX.1, hex(&bytes)))
 }
 
+/// A new folder with this mode whatever the umask says: the broker's own user must get through.
+fn make_folder(path: &Path, mode: u32) -> Result<(), Failure> {
+    fs::DirBuilder::new().mode(mode).create(path)?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(mode))?)
+}
+
 fn write(path: &Path, mode: u32, text: &str) -> Result<(), Failure> {
     use std::io::Write as _;
     let mut file = fs::OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(file.write_all(text.as_bytes())?)
 }

@@ -38,7 +38,7 @@ fetch("route", "@API@/v1/secrets")
 fetch("host", "https://ungranted.example/")
 fetch("raw", "https://93.184.216.34/")
 udp("udp", "93.184.216.34", 4433, b"hello")
-# A recursive query for ungranted.example, sent to a public resolver.
-query = os.urandom(2) + b"\x01\x00\x00\x01" + b"\x00" * 6 + b"\x09ungranted\x07example\x00" + b"\x00\x01\x00\x01"
+# A recursive query for elsewhere.example, sent to a public resolver.
+query = os.urandom(2) + b"\x01\x00\x00\x01" + b"\x00" * 6 + b"\x09elsewhere\x07example\x00" + b"\x00\x01\x00\x01"
 udp("dns", "8.8.8.8", 53, query)
 fetch("metadata", "http://169.254.169.254/latest/meta-data/")
