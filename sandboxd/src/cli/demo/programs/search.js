@@ -22,6 +22,7 @@ while (queue.length > 0 && objects < 200000) {
     if (typeof name === "string") text(name);
     let inner;
     try { inner = value[name]; } catch { continue; }
+    if (inner instanceof Promise) inner.catch(() => {});
     if (typeof inner === "string") text(inner);
     else if (inner !== null && (typeof inner === "object" || typeof inner === "function")) queue.push(inner);
   }
