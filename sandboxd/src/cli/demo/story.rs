@@ -212,7 +212,8 @@ impl<'a> Story<'a> {
                 tell(&format!("      the caller got:    {code} ({mark}): {message}"));
             }
             tell(&format!("      the audit log has: {}", self.last_line(&last)));
-            let marked = refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
+            let marked =
+                refusal.and_then(|error| error.mark) == Some(freeboard_wire::NotDispatchedReason::Isolation);
             self.check(marked, "refused as too weak, marked: nothing ran");
         }
         let after = self.world.upstream.counts.with_token.load(Ordering::Relaxed);
