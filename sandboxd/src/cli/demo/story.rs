@@ -175,7 +175,9 @@ impl<'a> Story<'a> {
                 match recorded.next_back() {
                     Some(line) => tell(&format!("      the audit log has: {line}")),
                     None => {
-                        tell("      the audit log has nothing: it never got as far as a socket of the broker");
+                        tell(
+                            "      the audit log has nothing: it never got as far as a socket of the broker",
+                        );
                     }
                 }
                 let got_through = saw.contains("nobody should read this")
