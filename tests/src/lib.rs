@@ -18,6 +18,11 @@
     clippy::indexing_slicing,
     reason = "a test that cannot go on panics; this crate is used by tests only"
 )]
+#![allow(
+    clippy::return_self_not_must_use,
+    clippy::format_push_string,
+    reason = "builders of answers and servers, and short texts, read better so"
+)]
 
 pub mod answer;
 pub mod audit;

@@ -99,7 +99,7 @@ pub fn nginx(lab: &Lab, servers: &[(&str, &str)]) -> Server {
     let config = folder.join("nginx.conf");
     std::fs::write(&config, text).unwrap();
     let mut command = Command::new("nginx");
-    command.arg("-e").arg(at("error.log")).arg("-c").arg(&config).arg("-p").arg(&folder);
+    command.arg("-e").arg(at("error.log")).arg("-c").arg(&config).arg("-p").arg(folder.as_path());
     command.env("PATH", search_path());
     let host = servers.first().unwrap().0;
     Server::start(lab, "nginx", &mut command).wait_port(lab, host, 443)

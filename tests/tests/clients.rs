@@ -387,7 +387,7 @@ fn d_everything_else_that_a_program_tries_fails() {
 }
 
 /// Counts where `canary-c` is found: files, environments, command lines and the memory of every process but its own.
-const SEARCH: &str = r#"
+const SEARCH: &str = r"
 import os,sys
 word=b'can'+b'ary-c'; me=str(os.getpid()); found=[]; memory='no memory could be read'
 def look(name,data):
@@ -414,7 +414,7 @@ for pid in filter(str.isdigit,os.listdir('/proc')):
         try: mem.seek(a); look(pid+'/mem',mem.read(min(b-a,64<<20))); memory='memory was read'
         except (OSError,ValueError,OverflowError): pass
 print(len(found),found,memory)
-"#;
+";
 
 #[test]
 fn c21_f13_the_secret_is_nowhere_inside_and_the_search_finds_a_planted_one() {
