@@ -274,7 +274,7 @@ fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<(), Star
     let policy = reload::identity(&broker.snapshot());
     broker
         .recorder
-        .event(Some(Arc::new(run_identity(&run))), Some(policy), gate_opened(&run, &gate))
+        .event(Some(Arc::new(run_identity(&run))), Some(policy), gate_opened(&run, &gate, None))
         .map_err(|_| StartError::AuditRefused)?;
     broker.runs.insert(&run);
     Ok(())

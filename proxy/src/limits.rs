@@ -219,8 +219,9 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub const GATE_SETTLE: Duration = Duration::from_millis(500);
 /// How often it looks.
 pub const GATE_SETTLE_STEP: Duration = Duration::from_millis(1);
-/// Open files that the broker wants at least; it raises its soft limit to the hard one, and warns below this.
-pub const OPEN_FILES_WANTED: u64 = 65_536;
+/// Open files that the broker wants at least: 1024 gates of about ten doors, and their connections. It raises its soft limit
+/// to the hard one, and warns below this.
+pub const OPEN_FILES_WANTED: u64 = 16_384;
 /// How long the end of the process waits for the audit writer. Then it ends all the same and says so.
 pub const AUDIT_STOP: Duration = Duration::from_secs(5);
 /// How often the end of the process looks whether connections are gone.

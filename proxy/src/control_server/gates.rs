@@ -82,7 +82,8 @@ impl<'a> Gates<'a> {
             return refused(Reason::Malformed, "a gate of this run is open already");
         }
         let policy = crate::reload::identity(&broker.snapshot());
-        let opened = gate_opened(&run, gate);
+        let floor = run.scope(&broker.snapshot(), run.opened).ok().and_then(|scope| scope.floor);
+        let opened = gate_opened(&run, gate, floor);
         if let Err(reason) = broker.recorder.event(Some(Arc::new(run_identity(&run))), Some(policy), opened) {
             broker.runs.end(&run.id);
             return refused(reason, "the audit log cannot be written");

@@ -7,6 +7,7 @@ use freeboard_audit::{
     RunRefused, redact_query, rfc3339_ms,
 };
 use freeboard_control::{OpenGate, RunNote, Trace};
+use freeboard_policy::Tier;
 
 use super::outcome::{Kind, Outcome, Verdict};
 use crate::run::RunContext;
@@ -80,7 +81,7 @@ const fn verdict(verdict: Verdict) -> freeboard_audit::Verdict {
 }
 
 /// The opening of a gate with what was measured.
-pub fn gate_opened(run: &RunContext, gate: &OpenGate) -> Event {
+pub fn gate_opened(run: &RunContext, gate: &OpenGate, floor: Option<Tier>) -> Event {
     let evidence = serde_json::to_vec(&run.evidence).unwrap_or_default();
     let measured = run.evidence.facts.iter().map(|fact| Measured {
         name: fact.name.as_str().into(),
@@ -89,7 +90,7 @@ pub fn gate_opened(run: &RunContext, gate: &OpenGate) -> Event {
     });
     Event::GateOpened(GateOpened {
         grants: run.grants.iter().map(|grant| Arc::from(grant.as_str())).collect(),
-        floor: None,
+        floor,
         evidence: Digest::of(&evidence).to_string().into(),
         measured: measured.collect(),
         expires: rfc3339_ms(run.expires_unix_ms).into(),

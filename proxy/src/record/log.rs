@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use freeboard_audit::{Chain, Digest, Entry, Event, Fault, Recovered, Report, Verifier};
 
 use super::files::{CURRENT, FilesError, LOCK, log_files, rotated_name};
+use super::writer::Syncer;
 use crate::limits::AUDIT_TAIL_CHECK_BYTES;
 
 /// Where the log is and how large its files grow.
@@ -135,6 +136,14 @@ impl Log {
     pub(super) fn sync(&mut self) -> io::Result<()> {
         if self.unsynced {
             self.file.sync_data()?;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// The same on the syncer's thread.
+    pub(super) fn sync_on(&mut self, syncer: &Syncer) -> io::Result<()> {
+        if self.unsynced && syncer.sync(self.file.try_clone()?) {
             self.unsynced = false;
         }
         Ok(())

@@ -65,6 +65,8 @@ struct Shared {
     failed: AtomicBool,
     /// Refusals that found no room.
     lost: AtomicU64,
+    /// The writer is to end, also while the log cannot be written.
+    stop: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Recorder {
             free: AtomicUsize::new(limits::AUDIT_QUEUE),
             failed: AtomicBool::new(false),
             lost: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
         });
         let writer = Writer::start(settings, clock, receiver, sender.clone(), Arc::clone(&shared))?;
         Ok((Self { queue: Some(Queue { shared, sender }) }, writer))

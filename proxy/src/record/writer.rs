@@ -3,9 +3,11 @@
 //! It takes what waits in the queue, turns it into lines, writes them in one go, and rests for a moment: at high rates
 //! one wake-up and one system call serve many records.
 
+use std::fs::File;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -21,6 +23,7 @@ use crate::limits::{AUDIT_BATCH_BYTES, AUDIT_BATCH_PAUSE, AUDIT_RETRY, AUDIT_WAK
 #[derive(Debug)]
 pub struct Writer {
     sender: SyncSender<Message>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,20 +40,22 @@ impl Writer {
         let worker = Worker {
             log,
             clock,
-            shared,
+            shared: Arc::clone(&shared),
             flood: Flood::default(),
             held: Vec::new(),
             flushes: Vec::new(),
             failing_since: None,
             sync_every,
             synced: Instant::now(),
+            syncer: Syncer::start().map_err(LogError::Thread)?,
+            more_waits: false,
             stopping: false,
         };
         let thread = std::thread::Builder::new()
             .name("audit-writer".to_owned())
             .spawn(move || worker.run(&receiver))
             .map_err(LogError::Thread)?;
-        Ok(Self { sender, thread: Some(thread) })
+        Ok(Self { sender, shared, thread: Some(thread) })
     }
 
     /// Writes what waits and ends. Called once nothing is served any more.
@@ -60,8 +65,10 @@ impl Writer {
 
     fn end(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // Errors mean that the thread has ended already.
-            let _ = self.sender.send(Message::Stop);
+            self.shared.stop.store(true, Ordering::Release);
+            // A queue without room is full of records that come first; the flag ends the thread then. An error of `join`
+            // means that the thread has panicked, which was reported.
+            let _ = self.sender.try_send(Message::Stop);
             let _ = thread.join();
         }
     }
@@ -84,6 +91,9 @@ struct Worker {
     failing_since: Option<Instant>,
     sync_every: std::time::Duration,
     synced: Instant,
+    syncer: Syncer,
+    /// A batch was full before the queue was empty.
+    more_waits: bool,
     stopping: bool,
 }
 
@@ -94,10 +104,18 @@ impl Worker {
                 self.collect(receiver);
             }
             self.write();
+            if self.failing_since.is_some() && self.shared.stop.load(Ordering::Acquire) {
+                tracing::error!("the audit log cannot be written: its last records are lost");
+                return;
+            }
             if self.stopping {
                 break;
             }
-            std::thread::sleep(if self.failing_since.is_some() { AUDIT_RETRY } else { AUDIT_BATCH_PAUSE });
+            match (self.failing_since, self.more_waits) {
+                (Some(_), _) => std::thread::sleep(AUDIT_RETRY),
+                (None, true) => {}
+                (None, false) => std::thread::sleep(AUDIT_BATCH_PAUSE),
+            }
         }
         let left = self.flood.close(self.clock.now().unix_ms, true);
         left.iter().for_each(|(time, entry)| self.append(*time, entry));
@@ -111,11 +129,15 @@ impl Worker {
     fn collect(&mut self, receiver: &Receiver<Message>) {
         match receiver.recv_timeout(AUDIT_WAKE) {
             Ok(message) => self.take(message),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => self.stopping = self.shared.stop.load(Ordering::Acquire),
             Err(RecvTimeoutError::Disconnected) => self.stopping = true,
         }
+        self.more_waits = true;
         while !self.stopping && self.log.pending_bytes() < AUDIT_BATCH_BYTES {
-            let Ok(message) = receiver.try_recv() else { break };
+            let Ok(message) = receiver.try_recv() else {
+                self.more_waits = false;
+                break;
+            };
             self.take(message);
         }
         if !self.flood.is_empty() {
@@ -170,9 +192,9 @@ impl Worker {
 
     fn write(&mut self) {
         let due = self.synced.elapsed() >= self.sync_every;
-        let mut result = self.log.flush();
+        let mut result = self.log.flush().and_then(|()| self.syncer.failure());
         if result.is_ok() && due {
-            result = self.log.sync();
+            result = if self.sync_every.is_zero() { self.log.sync() } else { self.log.sync_on(&self.syncer) };
             self.synced = Instant::now();
         }
         match (result, self.failing_since) {
@@ -207,5 +229,36 @@ impl Worker {
             // An error means that nobody waits any more.
             let _ = done.send(());
         }
+    }
+}
+
+/// Flushes to the disk on a thread of its own: a slow disk must not keep records waiting, which would refuse requests.
+pub(super) struct Syncer {
+    files: SyncSender<File>,
+    failures: Receiver<io::Error>,
+}
+
+impl Syncer {
+    fn start() -> io::Result<Self> {
+        let (files, queue) = sync_channel::<File>(1);
+        let (failed, failures) = sync_channel(1);
+        std::thread::Builder::new().name("audit-sync".to_owned()).spawn(move || {
+            while let Ok(file) = queue.recv() {
+                if let Err(error) = file.sync_data() {
+                    // One failure is enough to refuse requests.
+                    let _ = failed.try_send(error);
+                }
+            }
+        })?;
+        Ok(Self { files, failures })
+    }
+
+    /// False while the one before is still at work.
+    pub(super) fn sync(&self, file: File) -> bool {
+        self.files.try_send(file).is_ok()
+    }
+
+    fn failure(&self) -> io::Result<()> {
+        self.failures.try_recv().map_or(Ok(()), Err)
     }
 }

@@ -9,9 +9,9 @@ use freeboard_control::{Client, Evidence, OpenGate, PrepareRun};
 use freeboard_policy::Tier;
 use serde_json::Value;
 
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub const POLICY: &str = r#"
+pub(crate) const POLICY: &str = r#"
 [api.one]
 origins = ["https://api.test"]
 
@@ -29,11 +29,11 @@ api = "one"
 routes = ["GET /v1/strong"]
 "#;
 
-pub fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-pub fn wait_until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn wait_until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(found) = found() {
@@ -45,17 +45,17 @@ pub fn wait_until<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Folders with a policy, a CA and a configuration; everything may be read by everybody, as the broker becomes `nobody`.
-pub struct Lab {
-    pub folder: tempfile::TempDir,
+pub(crate) struct Lab {
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Lab {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with("")
     }
 
     /// With more lines in `[broker]`.
-    pub fn with(more: &str) -> Self {
+    pub(crate) fn with(more: &str) -> Self {
         let lab = Self { folder: tempfile::tempdir().unwrap() };
         std::fs::set_permissions(lab.path(), PermissionsExt::from_mode(0o777)).unwrap();
         std::fs::create_dir(lab.at("policy")).unwrap();
@@ -66,19 +66,19 @@ impl Lab {
         lab
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
 
-    pub fn at(&self, name: &str) -> PathBuf {
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
         self.path().join(name)
     }
 
-    pub fn write_policy(&self, text: &str) {
+    pub(crate) fn write_policy(&self, text: &str) {
         std::fs::write(self.at("policy/a.toml"), text).unwrap();
     }
 
-    pub fn configure(&self, more: &str) {
+    pub(crate) fn configure(&self, more: &str) {
         let at = |name: &str| self.at(name).display().to_string();
         let text = format!(
             "[broker]\npolicy = {:?}\nca_certificate = {:?}\nca_key = {:?}\ncontrol_socket = {:?}\naudit.folder = {:?}\n{more}\n",
@@ -91,21 +91,21 @@ impl Lab {
         std::fs::write(self.at("freeboard.toml"), text).unwrap();
     }
 
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_freeboard"));
         command.args(words).arg("--config").arg(self.at("freeboard.toml")).stdin(Stdio::null());
         command
     }
 
-    pub fn freeboard(&self, words: &[&str]) -> Output {
+    pub(crate) fn freeboard(&self, words: &[&str]) -> Output {
         self.command(words).output().unwrap()
     }
 
-    pub fn start(&self) -> Broker<'_> {
+    pub(crate) fn start(&self) -> Broker<'_> {
         self.start_with(self.command(&["serve"]))
     }
 
-    pub fn start_with(&self, mut command: Command) -> Broker<'_> {
+    pub(crate) fn start_with(&self, mut command: Command) -> Broker<'_> {
         let ready_before = self.output().matches("freeboard: ready").count();
         let output = std::fs::File::options().create(true).append(true).open(self.at("output")).unwrap();
         let child = command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap();
@@ -118,12 +118,12 @@ impl Lab {
         broker
     }
 
-    pub fn output(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(self.at("output")).unwrap_or_default()
     }
 
     /// All complete records.
-    pub fn records(&self) -> Vec<Value> {
+    pub(crate) fn records(&self) -> Vec<Value> {
         let folder = self.at("audit");
         let mut files: Vec<PathBuf> = std::fs::read_dir(&folder)
             .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
@@ -137,7 +137,7 @@ impl Lab {
             .collect()
     }
 
-    pub fn wait_record(&self, kind: &str, count: usize) -> Vec<Value> {
+    pub(crate) fn wait_record(&self, kind: &str, count: usize) -> Vec<Value> {
         wait_until(&format!("{count} {kind} records"), || {
             let found: Vec<Value> =
                 self.records().into_iter().filter(|record| record["kind"] == kind).collect();
@@ -145,40 +145,40 @@ impl Lab {
         })
     }
 
-    pub fn verify(&self) -> Output {
+    pub(crate) fn verify(&self) -> Output {
         self.freeboard(&["audit", "verify"])
     }
 }
 
-pub struct Broker<'a> {
+pub(crate) struct Broker<'a> {
     lab: &'a Lab,
-    pub child: Child,
+    pub(crate) child: Child,
 }
 
 impl Broker<'_> {
-    pub fn signal(&self, signal: rustix::process::Signal) {
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).unwrap();
     }
 
-    pub fn stop(mut self) -> ExitStatus {
+    pub(crate) fn stop(mut self) -> ExitStatus {
         self.signal(rustix::process::Signal::TERM);
         self.wait_end()
     }
 
-    pub fn wait_end(&mut self) -> ExitStatus {
+    pub(crate) fn wait_end(&mut self) -> ExitStatus {
         wait_until("the broker ends", || self.child.try_wait().unwrap())
     }
 
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub async fn client(&self) -> Client {
+    pub(crate) async fn client(&self) -> Client {
         Client::connect(&self.lab.at("run/control.sock")).await.unwrap()
     }
 
-    pub fn status(&self) -> String {
+    pub(crate) fn status(&self) -> String {
         std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap()
     }
 }
@@ -193,11 +193,11 @@ impl Drop for Broker<'_> {
     }
 }
 
-pub fn run_id(number: u8) -> String {
+pub(crate) fn run_id(number: u8) -> String {
     format!("{number:032x}")
 }
 
-pub fn gate(run: u8, grants: &[&str]) -> OpenGate {
+pub(crate) fn gate(run: u8, grants: &[&str]) -> OpenGate {
     OpenGate {
         run: run_id(run),
         caller: Some("bot".to_owned()),
@@ -209,7 +209,7 @@ pub fn gate(run: u8, grants: &[&str]) -> OpenGate {
     }
 }
 
-pub fn prepare(caller: &str, grants: &[&str]) -> PrepareRun {
+pub(crate) fn prepare(caller: &str, grants: &[&str]) -> PrepareRun {
     PrepareRun {
         caller: Some(caller.to_owned()),
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),

@@ -135,7 +135,10 @@ fn c32_the_explicit_proxy_serves_only_who_proves_to_be_a_configured_run() {
         "explicit_listen = \"127.0.0.1:{port}\"\n[[broker.explicit_run]]\nid = \"ci-1\"\ncaller = \"bot\"\ngrants = [\"g\"]\ntoken_sha256_file = {:?}",
         lab.at("ci.sha256").display().to_string()
     ));
-    let broker = lab.start();
+    // C20: at the loudest level, too.
+    let mut command = lab.command(&["serve"]);
+    command.env("FREEBOARD_LOG", "trace");
+    let broker = lab.start_with(command);
     let curl = |proxy: &str| {
         let output = std::process::Command::new("curl")
             .args([

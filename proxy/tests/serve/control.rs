@@ -216,3 +216,28 @@ async fn shutting_down_closes_gates_and_says_so() {
     assert_eq!(records[records.len() - 2]["cause"], "shutdown");
     client.lost().await;
 }
+
+/// More connections than descriptors: what cannot be accepted waits, and once there is room everything works again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn e15_survives_running_out_of_descriptors() {
+    let lab = Lab::new();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 48; exec \"$0\" serve --config \"$1\"", env!("CARGO_BIN_EXE_freeboard")]);
+    command.arg(lab.at("freeboard.toml"));
+    let broker = lab.start_with(command);
+    let socket = lab.at("run/control.sock");
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        let Ok(stream) = std::os::unix::net::UnixStream::connect(&socket) else { break };
+        held.push(stream);
+    }
+    wait_until("it is told", || {
+        lab.output().contains("no control connection could be accepted").then_some(())
+    });
+    drop(held);
+    let client = broker.client().await;
+    client.open(gate(1, &["g"]), Vec::new()).await.unwrap();
+    client.close(&run_id(1)).await.unwrap();
+    assert!(broker.stop().success());
+    assert!(lab.verify().status.success());
+}

@@ -170,3 +170,21 @@ async fn killed_at_any_moment_the_log_verifies_and_goes_on() {
     assert!(lab.start().stop().success());
     assert!(lab.verify().status.success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_does_not_keep_the_broker_from_ending() {
+    let lab = Lab::new();
+    let mut command = std::process::Command::new("sh");
+    command.args([
+        "-c",
+        "trap '' XFSZ; ulimit -S -f 128; exec \"$0\" serve --config \"$1\"",
+        env!("CARGO_BIN_EXE_freeboard"),
+    ]);
+    command.arg(lab.at("freeboard.toml"));
+    let broker = lab.start_with(command);
+    noted_until_refused(&broker.client().await).await;
+    assert!(broker.stop().success());
+    assert!(lab.output().contains("its last records are lost"), "and it says so");
+    let verified = lab.verify();
+    assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
+}
