@@ -39,6 +39,7 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
 async fn until_interrupted(freeboard: PathBuf, folder: PathBuf) -> Result<Exit, Failure> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let begun = Instant::now();
     let building = tokio::task::spawn_blocking(move || {
         World::build(freeboard, folder).map_err(|error| error.to_string())
@@ -49,6 +50,7 @@ async fn until_interrupted(freeboard: PathBuf, folder: PathBuf) -> Result<Exit, 
         told = told(&world) => Some(told),
         _ = interrupt.recv() => None,
         _ = terminate.recv() => None,
+        _ = hangup.recv() => None,
     };
     world.stop();
     let Some(told) = told else {
@@ -97,8 +99,8 @@ fn verified(world: &World) -> bool {
     for line in &lines {
         tell(&format!("  {line}"));
     }
-    Command::new(&world.freeboard)
-        .args(["audit", "verify", "--audit"])
+    world
+        .freeboard(&["audit", "verify", "--audit"])
         .arg(world.audit())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

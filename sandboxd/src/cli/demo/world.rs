@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -149,24 +150,22 @@ impl World {
     }
 
     fn start_broker(&mut self) -> Result<(), Failure> {
-        let made = Command::new(&self.freeboard)
-            .args(["ca", "init", "--config"])
-            .arg(self.folder.join("freeboard.toml"))
-            .output()?;
+        let made =
+            self.freeboard(&["ca", "init", "--config"]).arg(self.folder.join("freeboard.toml")).output()?;
         if !made.status.success() {
             return Err(
                 format!("`freeboard ca init` failed: {}", String::from_utf8_lossy(&made.stderr)).into()
             );
         }
-        let mut command = Command::new(&self.freeboard);
-        command.args(["serve", "--ready-fd", "1", "--config"]).arg(self.folder.join("freeboard.toml"));
+        let mut command = self.freeboard(&["serve", "--ready-fd", "1", "--config"]);
+        command.arg(self.folder.join("freeboard.toml"));
         let (daemon, _) = self.daemon("broker", command)?;
         self.broker = Some(daemon);
         Ok(())
     }
 
     fn start_sandboxd(&mut self) -> Result<(), Failure> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let mut command = apart(&std::env::current_exe()?);
         command.args(["serve", "--ready-fd", "1", "--config"]).arg(self.folder.join("freeboard.toml"));
         command.env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION");
         let (daemon, line) = self.daemon("sandboxd", command)?;
@@ -199,9 +198,16 @@ impl World {
         }
     }
 
+    /// The broker's binary with these arguments.
+    pub(super) fn freeboard(&self, arguments: &[&str]) -> Command {
+        let mut command = apart(&self.freeboard);
+        command.args(arguments);
+        command
+    }
+
     /// Lines that `freeboard` prints; an error is shown instead of hidden.
     pub(super) fn tool(&self, arguments: &[&str]) -> Vec<String> {
-        match Command::new(&self.freeboard).args(arguments).arg("--audit").arg(self.audit()).output() {
+        match self.freeboard(arguments).arg("--audit").arg(self.audit()).output() {
             Ok(output) => {
                 let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
                 String::from_utf8_lossy(&text).lines().map(str::to_owned).collect()
@@ -248,6 +254,13 @@ impl Drop for World {
             say(&format!("cannot remove {}: {error}", self.private().display()));
         }
     }
+}
+
+/// A program in a process group of its own: Ctrl-C is for the demo alone, which then ends all others in order.
+fn apart(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.process_group(0);
+    command
 }
 
 /// A token that is easy to search for and hard to guess.
