@@ -104,3 +104,8 @@ fn log(default: &str) {
     // Set already only in tests.
     let _ = subscriber.try_init();
 }
+
+/// The command line's definition, for the reference page.
+pub fn definition() -> clap::Command {
+    <Arguments as clap::CommandFactory>::command()
+}
