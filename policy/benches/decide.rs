@@ -84,7 +84,7 @@ fn decisions(criterion: &mut Criterion) {
             let target = Target::parse(target.as_bytes()).unwrap();
             assert_eq!(matches!(bench.decide(method, &target), Decision::Allow(_)), allowed, "{name}");
             group.bench_function(name, |bencher| {
-                bencher.iter(|| bench.decide(black_box(method), black_box(&target)))
+                bencher.iter(|| bench.decide(black_box(method), black_box(&target)));
             });
         }
         group.finish();
@@ -107,7 +107,7 @@ fn loading(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("load");
     group.sample_size(10);
     group.bench_function("10,000 routes with every check", |bencher| {
-        bencher.iter(|| Policy::load(black_box(&files)))
+        bencher.iter(|| Policy::load(black_box(&files)));
     });
     group.finish();
 }

@@ -95,7 +95,6 @@ pub(crate) enum Credential {
 /// Signature algorithms of a `jwt` credential.
 #[derive(Debug, JsonSchema)]
 #[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
-#[expect(clippy::upper_case_acronyms, reason = "the names of RFC 7518 and RFC 8037")]
 pub(crate) enum Algorithm {
     HS256,
     ES256,

@@ -79,8 +79,11 @@ fn decides_as_the_cases_say() {
         let cases = path.with_file_name(format!("{name}.test.toml"));
         let file = SourceFile::new(format!("{name}.test.toml"), std::fs::read_to_string(cases).unwrap());
         let results = policy.test(&file, 0).unwrap_or_else(|problem| panic!("{}", problem.render()));
-        let failed: String =
-            results.iter().filter(|result| !result.passed()).map(|result| result.render()).collect();
+        let failed: String = results
+            .iter()
+            .filter(|result| !result.passed())
+            .map(freeboard_policy::cases::CaseResult::render)
+            .collect();
         assert!(failed.is_empty(), "{failed}");
         count += results.len();
     }

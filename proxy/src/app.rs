@@ -240,7 +240,7 @@ fn bind_explicit(address: std::net::SocketAddr) -> Result<TcpListener, StartErro
 
 fn give(path: &Path, identity: &Identity) -> io::Result<()> {
     if identity.change {
-        nix::unistd::chown(path, Some(identity.uid), Some(identity.gid))?
+        nix::unistd::chown(path, Some(identity.uid), Some(identity.gid))?;
     }
     Ok(())
 }

@@ -223,7 +223,9 @@ impl Runs {
     /// Ends every run. Called at the end of the process.
     pub fn end_all(&self) {
         let runs = std::mem::take(&mut *self.by_id.lock().unwrap_or_else(PoisonError::into_inner));
-        runs.values().for_each(|run| run.ended.cancel());
+        for run in runs.values() {
+            run.ended.cancel();
+        }
     }
 
     /// Guest connections of all runs that are open now.

@@ -1,5 +1,10 @@
 //! The arrows between crates, the stages of the broker, and where `unsafe` may stand. The lists double as documentation.
 
+#![expect(
+    clippy::expect_used,
+    reason = "helpers of tests: a file of the tree that cannot be read fails the test"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

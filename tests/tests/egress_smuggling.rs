@@ -295,7 +295,10 @@ fn b21_header_names_are_tokens_and_lines_are_not_folded() {
         match &run.lab.upstream.requests()[before..] {
             [] => assert_eq!(reply.status, 400),
             [one] => {
-                assert_eq!((one.body.as_slice(), one.all("content-length").len() <= 1), (&b"hello"[..], true))
+                assert_eq!(
+                    (one.body.as_slice(), one.all("content-length").len() <= 1),
+                    (&b"hello"[..], true)
+                );
             }
             more => panic!("{more:?}"),
         }

@@ -204,7 +204,7 @@ fn e21_escapes_what_could_forge_a_line() {
     let evil = "/x\n{\"seq\":2}\r\u{1b}[2J\u{7f}\u{85}\u{9b}12:00 allowed\u{2028}\u{202e}gpj\u{200f}\u{feff}\"\\\u{1f600}";
     let (mut chain, mut out) = (Chain::default(), Vec::new());
     chain.append(0, &entry(evil), &mut out).unwrap();
-    assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1);
+    assert_eq!(out.split(|byte| *byte == b'\n').count(), 2, "one line feed, at the end");
     assert!(out.trim_ascii_end().iter().all(|byte| (0x20..0x7f).contains(byte)));
     let record = RawRecord::parse(out.trim_ascii_end()).unwrap();
     assert_eq!(record.field("path").as_deref(), Some(evil), "nothing is lost");

@@ -166,7 +166,7 @@ fn verify(folder: &Path, anchor: Option<(u64, Digest)>) -> Result<Exit, Exit> {
             }
         }
     }
-    let last = files.last().map(PathBuf::as_path).unwrap_or(folder);
+    let last = files.last().map_or(folder, PathBuf::as_path);
     let so_far = verifier.report().clone();
     match verifier.finish(&rest) {
         Ok(report) => Ok(terminal::print(&summary(&report))),

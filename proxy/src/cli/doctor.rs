@@ -25,13 +25,16 @@ pub struct Doctor {
 /// What was found: a fact, or a problem and how to mend it.
 type Found = Result<String, (String, String)>;
 
+/// One thing that is looked at.
+type Check = fn(&Config) -> Found;
+
 impl Doctor {
     pub(super) fn run(self) -> Exit {
         let config = match self.config.load(&[("policy", self.policy.as_ref())]) {
             Ok(config) => config,
             Err(exit) => return exit,
         };
-        let checks: [(&str, fn(&Config) -> Found); 6] = [
+        let checks: [(&str, Check); 6] = [
             ("CA", ca),
             ("policy", policy),
             ("audit log", audit),
@@ -111,6 +114,7 @@ fn user(config: &Config) -> Found {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "one signature for all checks")]
 fn socket(config: &Config) -> Found {
     let path = &config.control_socket;
     if std::os::unix::net::UnixStream::connect(path).is_ok() {

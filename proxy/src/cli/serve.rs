@@ -112,7 +112,7 @@ fn failed(error: &StartError) -> Exit {
         StartError::Ca(_) => exit::hint("`freeboard ca init` makes a CA; `freeboard doctor` checks the rest"),
         StartError::Policy(_) => exit::hint("`freeboard policy check FOLDER` shows every problem"),
         StartError::Audit(_) => {
-            exit::hint("`freeboard audit verify` reads the whole log; nothing is served without one")
+            exit::hint("`freeboard audit verify` reads the whole log; nothing is served without one");
         }
         _ => {}
     }

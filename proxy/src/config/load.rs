@@ -131,7 +131,7 @@ impl Reader<'_> {
                 ("audit", DeValue::Table(inner)) => self.table("audit.", inner),
                 ("hosts", DeValue::Table(inner)) => self.hosts(inner),
                 ("explicit_run", DeValue::Array(runs)) => {
-                    for run in runs.iter() {
+                    for run in runs {
                         self.explicit_run(run);
                     }
                 }
@@ -181,7 +181,7 @@ impl Reader<'_> {
             match addresses.filter(|addresses| !addresses.is_empty()) {
                 Some(addresses) => self.out.hosts.push((host, addresses)),
                 None => {
-                    self.problem(&value.span(), format!("`{name}` needs IP addresses"), Some(shape("hosts")))
+                    self.problem(&value.span(), format!("`{name}` needs IP addresses"), Some(shape("hosts")));
                 }
             }
         }

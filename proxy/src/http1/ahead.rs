@@ -50,7 +50,9 @@ impl<S> ReadAhead<S> {
         self.start += count;
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
-            self.buffer.take().map(buffer::give_wire);
+            if let Some(a) = self.buffer.take() {
+                buffer::give_wire(a);
+            }
         }
     }
 }
@@ -107,7 +109,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
 
 impl<S> Drop for ReadAhead<S> {
     fn drop(&mut self) {
-        self.buffer.take().map(buffer::give_wire);
+        if let Some(a) = self.buffer.take() {
+            buffer::give_wire(a);
+        }
     }
 }
 

@@ -118,7 +118,9 @@ impl Worker {
             }
         }
         let left = self.flood.close(self.clock.now().unix_ms, true);
-        left.iter().for_each(|(time, entry)| self.append(*time, entry));
+        for (time, entry) in &left {
+            self.append(*time, entry);
+        }
         self.write();
         if let Err(error) = self.log.sync() {
             tracing::error!(%error, "the end of the audit log was not flushed to the disk");
@@ -142,7 +144,9 @@ impl Worker {
         }
         if !self.flood.is_empty() {
             let over = self.flood.close(self.clock.now().unix_ms, false);
-            over.iter().for_each(|(time, entry)| self.append(*time, entry));
+            for (time, entry) in &over {
+                self.append(*time, entry);
+            }
         }
         self.report_lost();
     }

@@ -42,8 +42,8 @@ pub(crate) fn open_beneath(work: impl AsFd, path: &str) -> io::Result<File> {
 /// Folders and name of a relative path that stays below its root as written.
 fn split(path: &str) -> Option<(Vec<&str>, &str)> {
     let mut parts: Vec<&str> = path.split('/').collect();
-    let plain = |part: &&str| !part.is_empty() && **part != *"." && **part != *".." && !part.contains('\0');
-    if !parts.iter().all(|part| plain(&part)) {
+    let plain = |part: &&str| !part.is_empty() && *part != "." && *part != ".." && !part.contains('\0');
+    if !parts.iter().all(plain) {
         return None;
     }
     let name = parts.pop()?;

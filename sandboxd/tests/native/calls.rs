@@ -56,7 +56,7 @@ fn f05_neighbours_kernel_interfaces_and_namespaces_are_out_of_reach() {
         refused.iter().map(|(name, number)| format!("('{name}', [1], [{number},0,0,0,0,0,0])")).collect();
     for (name, flag) in freeboard_sandboxd::isolate::namespaces::KINDS {
         calls.push(format!("('unshare {name}', [1], [{},{flag}])", libc::SYS_unshare));
-        calls.push(format!("('clone {name}', [1], [{},{},0,0,0,0])", libc::SYS_clone, flag | 17));
+        calls.push(format!("('clone {name}', [1], [{},{},0,0,0,0])", libc::SYS_clone, flag | 0x11));
     }
     calls.push(format!("('clone3', [38], [{},0,0])", libc::SYS_clone3));
     // The x32 numbers of x86-64: not there.

@@ -170,7 +170,7 @@ impl World {
         command.env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION");
         let (daemon, line) = self.daemon("sandboxd", command)?;
         self.sandboxd = Some(daemon);
-        self.address = line.strip_prefix("ready ").unwrap_or_default().to_owned();
+        line.strip_prefix("ready ").unwrap_or_default().clone_into(&mut self.address);
         Ok(())
     }
 

@@ -64,7 +64,10 @@ impl Drop for Life {
 
 impl std::fmt::Debug for NativeSandbox {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("NativeSandbox").field("run", &self.boundary.run).field("pid", &self.life.pid).finish()
+        f.debug_struct("NativeSandbox")
+            .field("run", &self.boundary.run)
+            .field("pid", &self.life.pid)
+            .finish_non_exhaustive()
     }
 }
 
