@@ -3,6 +3,12 @@
 //! One thread, bounded by `--seconds`. Prints one JSON object: requests per second, latency percentiles in
 //! microseconds, bytes and errors. `fresh` makes a full handshake without resumption for every request; `idle` holds
 //! connections open until its standard input closes.
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "counts and times of a benchmark are far below 2^52 and never negative"
+)]
 
 #![expect(
     clippy::cast_precision_loss,

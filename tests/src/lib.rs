@@ -21,6 +21,7 @@
 #![allow(
     clippy::return_self_not_must_use,
     clippy::format_push_string,
+    clippy::format_collect,
     reason = "builders of answers and servers, and short texts, read better so"
 )]
 

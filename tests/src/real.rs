@@ -124,3 +124,31 @@ pub fn python(lab: &Lab, name: &str, source: &str, arguments: &[&str]) -> Server
 pub fn search_path() -> String {
     format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default())
 }
+
+/// A Python virtual environment below the target folder with these packages, made once; `None`, loudly, without a package
+/// index.
+pub fn venv(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    let own = std::env::current_exe().unwrap();
+    let folder = own.ancestors().nth(3).unwrap().join("venvs");
+    std::fs::create_dir_all(&folder).unwrap();
+    // Tests run as processes of their own; one of them makes it, the others wait.
+    let lock = std::fs::File::create(folder.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let path = folder.join(name);
+    if path.join("ready").exists() {
+        return Some(path);
+    }
+    let done = |command: &mut Command| command.status().is_ok_and(|status| status.success());
+    let made = done(Command::new("/usr/bin/python3").args(["-m", "venv"]).arg(&path))
+        && done(
+            Command::new(path.join("bin/pip"))
+                .args(["install", "-q", "--disable-pip-version-check"])
+                .args(packages),
+        );
+    if !made {
+        eprintln!("SKIPPED: no virtual environment with {packages:?} (no network?)");
+        return None;
+    }
+    std::fs::write(path.join("ready"), "").unwrap();
+    Some(path)
+}

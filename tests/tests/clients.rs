@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use freeboard_tests::answer::Answer;
 use freeboard_tests::lab::{C1, C3, Lab, POLICY};
-use freeboard_tests::real::{self, git_backend, nginx};
+use freeboard_tests::real::{self, git_backend, nginx, venv};
 use freeboard_tests::sandbox::User;
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -225,28 +225,6 @@ fn build_wheel(folder: &std::path::Path) {
         z.writestr('labpackage-1.0.dist-info/RECORD','')\n";
     let status = Command::new(PYTHON).args(["-c", program]).arg(folder).status().unwrap();
     assert!(status.success());
-}
-
-/// A virtual environment below the target folder with these packages, made once.
-fn venv(name: &str, packages: &[&str]) -> Option<std::path::PathBuf> {
-    let own = std::env::current_exe().unwrap();
-    let path = own.ancestors().nth(3).unwrap().join("venvs").join(name);
-    if path.join("ready").exists() {
-        return Some(path);
-    }
-    let made =
-        Command::new(PYTHON).args(["-m", "venv"]).arg(&path).status().is_ok_and(|status| status.success())
-            && Command::new(path.join("bin/pip"))
-                .args(["install", "-q", "--disable-pip-version-check"])
-                .args(packages)
-                .status()
-                .is_ok_and(|status| status.success());
-    if !made {
-        eprintln!("SKIPPED: no virtual environment with {packages:?} (no network?)");
-        return None;
-    }
-    std::fs::write(path.join("ready"), "").unwrap();
-    Some(path)
 }
 
 #[test]

@@ -1,0 +1,132 @@
+//! The unmodified public client, `plimsoll-client` 0.23.0 from the package index, against the real `sandboxd serve` with
+//! both providers and without a broker: it runs code, verifies records and sees typed refusals.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a failing test panics")]
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use freeboard_tests::broker::program;
+use freeboard_tests::real::venv;
+use freeboard_tests::sandbox::User;
+use freeboard_tests::wait;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
+
+const CLIENT: &str = "plimsoll-client==0.23.0";
+
+/// A daemon of its own, with a caller's token or open to everybody on this host.
+struct Daemon {
+    child: Child,
+    address: String,
+    token: Option<String>,
+    folder: tempfile::TempDir,
+}
+
+impl Daemon {
+    fn start(user: User, with_token: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+        // `broker` is not set: runs without grants need none.
+        let config = "[sandboxd]\nlisten = \"127.0.0.1:0\"\nproviders = [\"wasm\", \"native\"]\n";
+        std::fs::write(folder.path().join("freeboard.toml"), config).unwrap();
+        let token = with_token.then(|| {
+            let output = sandboxd(user, folder.path())
+                .args(["callers", "--file"])
+                .arg(folder.path().join("callers.toml"))
+                .args(["create", "tester"])
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap().trim().to_owned()
+        });
+        let mut command = sandboxd(user, folder.path());
+        command.args(["serve", "--ready-fd", "1", "--config"]).arg(folder.path().join("freeboard.toml"));
+        if with_token {
+            command.arg("--callers").arg(folder.path().join("callers.toml"));
+        } else {
+            command.arg("--danger-without-tokens");
+        }
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        // A file that also the daemon's user may open anew, which a pipe of ours is not.
+        let ready = std::fs::File::create(folder.path().join("ready")).unwrap();
+        ready.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
+        let child = command.stdout(ready).stderr(log).spawn().unwrap();
+        let mut daemon = Self { child, address: String::new(), token, folder };
+        daemon.address = wait::until("sandboxd serves", || {
+            assert!(daemon.child.try_wait().unwrap().is_none(), "sandboxd did not start: {}", daemon.log());
+            let line = std::fs::read_to_string(daemon.folder.path().join("ready")).unwrap();
+            Some(line.strip_prefix("ready ")?.strip_suffix('\n')?.to_owned())
+        });
+        daemon
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// The client's own account of every check of the script.
+    fn smoke(&self) -> Option<String> {
+        let venv = venv("plimsoll-client", &[CLIENT])?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandboxd/tests/public_client/smoke.py");
+        let mut command = Command::new(venv.join("bin/python"));
+        command.arg(script).env("PLIMSOLL_URL", format!("http://{}", self.address));
+        command.env_remove("PLIMSOLL_TOKEN").envs(self.token.as_ref().map(|token| ("PLIMSOLL_TOKEN", token)));
+        let output = command.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && !text.contains("FAIL"), "{text}{complaint}{}", self.log());
+        Some(text)
+    }
+
+    /// SIGTERM ends it, with 0.
+    fn end(&mut self) {
+        kill(Pid::from_raw(i32::try_from(self.child.id()).unwrap()), Signal::SIGTERM).unwrap();
+        let status = wait::until("sandboxd ends", || self.child.try_wait().unwrap());
+        assert!(status.success(), "{status}: {}", self.log());
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn sandboxd(user: User, folder: &Path) -> Command {
+    let mut command = Command::new(program("sandboxd"));
+    command.stdin(Stdio::null()).env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION");
+    if user == User::Nobody && geteuid().is_root() {
+        command.uid(65534).gid(65534).env("HOME", folder).env("XDG_RUNTIME_DIR", folder);
+    }
+    command
+}
+
+fn works(user: User, with_token: bool) {
+    let mut daemon = Daemon::start(user, with_token);
+    let Some(text) = daemon.smoke() else { return };
+    let mut checks =
+        vec!["describe", "snippet", "deadline is a result", "floor", "software", "bad body", "project"];
+    checks.extend(with_token.then_some("wrong token"));
+    for check in checks {
+        assert!(text.contains(&format!("ok   {check} ")), "`{check}` was not made: {text}");
+    }
+    daemon.end();
+}
+
+#[test]
+fn the_public_client_works_with_a_token() {
+    works(User::Own, true);
+}
+
+#[test]
+fn the_public_client_works_without_tokens_where_that_is_allowed() {
+    works(User::Own, false);
+}
+
+#[test]
+fn the_public_client_works_with_a_daemon_of_a_user_without_rights() {
+    works(User::Nobody, true);
+}
