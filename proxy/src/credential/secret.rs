@@ -21,3 +21,30 @@ impl std::fmt::Debug for Secret {
         f.write_str("[secret]")
     }
 }
+
+/// Does not compile once a [`Secret`] can be copied, printed as text or serialised: with such an implementation the
+/// question below has two answers.
+const _: fn() = || {
+    struct IsClone;
+    struct IsDisplay;
+    struct IsSerialize;
+    trait HasNone<Why> {
+        fn ask() {}
+    }
+    impl<T> HasNone<()> for T {}
+    impl<T: Clone> HasNone<IsClone> for T {}
+    impl<T: std::fmt::Display> HasNone<IsDisplay> for T {}
+    impl<T: serde::Serialize> HasNone<IsSerialize> for T {}
+    <Secret as HasNone<_>>::ask();
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_does_not_show_itself_when_it_is_printed() {
+        let secret = Secret::new(b"value".to_vec());
+        assert_eq!(format!("{secret:?} {secret:#?} {:?}", Some(&secret)), "[secret] [secret] Some([secret])");
+    }
+}
