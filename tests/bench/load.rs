@@ -7,12 +7,6 @@
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "counts and times of a benchmark are far below 2^52 and never negative"
-)]
-#![expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
     reason = "figures for people: counts far below 2^52, shares between 0 and 1"
 )]
 

@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
     super::log("error");
     let config = start::configuration(&arguments.flags)?;
-    let (providers, failed) = start::providers(&start::kinds(&config), &config);
+    let (providers, failed) = start::providers(&start::kinds(&config), usize::MAX, &config);
     let descriptions: Vec<Description> = providers.iter().map(|provider| provider.describe()).collect();
     if arguments.json {
         let list: Vec<_> = descriptions.iter().map(as_json).collect();

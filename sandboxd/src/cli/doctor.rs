@@ -65,7 +65,7 @@ pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
 /// are merely tried, one that works is enough.
 fn providers(config: &Config) -> Result<Vec<Finding>, Failure> {
     let configured = !config.providers.value.is_empty();
-    let (candidates, mut failed) = start::providers(&start::kinds(config), config);
+    let (candidates, mut failed) = start::providers(&start::kinds(config), usize::MAX, config);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut started = Vec::new();
     for provider in candidates {

@@ -118,7 +118,10 @@ pub(super) fn main(arguments: Arguments) -> ExitCode {
 fn prepare(arguments: &Arguments) -> Result<(Launcher, Order, Vec<NotStarted>), super::Failure> {
     let order = order(arguments)?;
     let config = start::configuration(&arguments.flags)?;
-    let (providers, failed) = start::providers(&candidates(&config, &order), &config);
+    let kinds = candidates(&config, &order);
+    // A provider costs milliseconds to start; a grant's floor is not known yet, so with grants all are there.
+    let enough = if config.providers.value.is_empty() && order.grants.is_empty() { 1 } else { kinds.len() };
+    let (providers, failed) = start::providers(&kinds, enough, &config);
     Ok((start::launcher(&config, providers), order, failed))
 }
 

@@ -92,7 +92,7 @@ fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
     if kinds.is_empty() {
         tracing::warn!("no provider is configured (`providers` or SANDBOX_PROVIDER): nothing will run");
     }
-    let (providers, failed) = start::providers(kinds, config);
+    let (providers, failed) = start::providers(kinds, kinds.len(), config);
     if let Some(failed) = failed.into_iter().next() {
         return Err(ServeFailure::Provider { name: failed.kind.name(), source: failed.error });
     }

@@ -21,11 +21,18 @@ pub(super) struct NotStarted {
     pub(super) error: CreateError,
 }
 
-/// Starts providers in order. Must be called before any thread exists.
-pub(super) fn providers(kinds: &[Kind], config: &Config) -> (Vec<Arc<dyn Provider>>, Vec<NotStarted>) {
-    let mut started = Vec::new();
+/// Starts providers in order until `enough` of them have started. Must be called before any thread exists.
+pub(super) fn providers(
+    kinds: &[Kind],
+    enough: usize,
+    config: &Config,
+) -> (Vec<Arc<dyn Provider>>, Vec<NotStarted>) {
+    let mut started: Vec<Arc<dyn Provider>> = Vec::new();
     let mut failed = Vec::new();
     for kind in kinds {
+        if started.len() == enough {
+            break;
+        }
         match start(*kind, &config.run_limits()) {
             Ok(provider) => started.push(provider),
             Err(error) => failed.push(NotStarted { kind: *kind, error }),
