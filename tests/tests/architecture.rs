@@ -1,5 +1,4 @@
 //! The arrows between crates, the stages of the broker, and where `unsafe` may stand. The lists double as documentation.
-#![allow(clippy::expect_used, reason = "a failing test panics")]
 #![expect(
     clippy::expect_used,
     reason = "helpers of tests: a file of the tree that cannot be read fails the test"
