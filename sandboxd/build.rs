@@ -31,6 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let target = std::env::var("TARGET")?;
     let mut config = wasmtime::Config::new();
     engine_config::compiled(&mut config, &target)?;
+    config.cranelift_opt_level(wasmtime::OptLevel::Speed);
     let compiled = wasmtime::Engine::new(&config)?.precompile_module(&wasm)?;
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("quickjs.cwasm"), compiled)?;
     println!("cargo:rustc-env=FREEBOARD_ENGINE_SHA256={digest}");

@@ -3,12 +3,12 @@
 //! `cargo run -p freeboard-sandboxd --example snapshot -- IN.wasm OUT.wasm`, from `src/provider/wasm/engine/build.sh`.
 //! In: the linked engine. Out: the same with its memory as it is after `_initialize` and `snapshot`. Clocks stand still
 //! and random bytes are zero while it runs, so that the output is the same every time; nothing that must differ between
-//! runs may be drawn before the snapshot.
+//! runs may be drawn before the snapshot. An interpreter runs it: only the build script needs a WebAssembly compiler.
 #![expect(clippy::expect_used, clippy::panic, reason = "a build tool stops loudly")]
 
 use std::error::Error;
 
-use wasmtime::{Engine, Instance, Linker, Module, Store, Val};
+use wasmi::{Engine, Instance, Linker, Module, Store, Val};
 use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -34,9 +34,9 @@ fn take(wasm: &[u8]) -> Result<Vec<u8>, Box<dyn Error>> {
     linker.func_wrap("freeboard", "request", |_: i32, _: i32, _: i32, _: i32| -1_i32)?;
     linker.func_wrap("freeboard", "cancel", |_: i32| {})?;
     let mut store = Store::new(&engine, ());
-    let instance = linker.instantiate(&mut store, &module)?;
-    instance.get_typed_func::<(), ()>(&mut store, "_initialize")?.call(&mut store, ())?;
-    match instance.get_typed_func::<(), i32>(&mut store, "snapshot")?.call(&mut store, ())? {
+    let instance = linker.instantiate_and_start(&mut store, &module)?;
+    instance.get_typed_func::<(), ()>(&store, "_initialize")?.call(&mut store, ())?;
+    match instance.get_typed_func::<(), i32>(&store, "snapshot")?.call(&mut store, ())? {
         0 => {}
         step => return Err(format!("the engine did not start: step {step}").into()),
     }
@@ -51,20 +51,18 @@ struct State {
 
 impl InstanceState for State {
     async fn global_get(&mut self, name: &str, _: ValType) -> SnapshotVal {
-        let global =
-            self.instance.get_global(&mut self.store, name).expect("the instrumented module exports it");
-        match global.get(&mut self.store) {
+        let global = self.instance.get_global(&self.store, name).expect("the instrumented module exports it");
+        match global.get(&self.store) {
             Val::I32(value) => SnapshotVal::I32(value),
             Val::I64(value) => SnapshotVal::I64(value),
-            Val::F32(value) => SnapshotVal::F32(value),
-            Val::F64(value) => SnapshotVal::F64(value),
+            Val::F32(value) => SnapshotVal::F32(value.to_bits()),
+            Val::F64(value) => SnapshotVal::F64(value.to_bits()),
             other => panic!("a global of type {other:?} cannot be kept"),
         }
     }
 
     async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
-        let memory =
-            self.instance.get_memory(&mut self.store, name).expect("the instrumented module exports it");
+        let memory = self.instance.get_memory(&self.store, name).expect("the instrumented module exports it");
         contents(memory.data(&self.store));
     }
 }

@@ -6,7 +6,6 @@ pub(crate) fn compiled(config: &mut wasmtime::Config, target: &str) -> Result<()
     // Naming the target keeps the code to what every processor of the kind has: built here, it runs there.
     config.target(target)?;
     config.epoch_interruption(true);
-    config.cranelift_opt_level(wasmtime::OptLevel::Speed);
     // Nobody unwinds through guest code or asks where in it a trap was: less to load and to register.
     config.native_unwind_info(false);
     config.generate_address_map(false);
