@@ -13,7 +13,7 @@ def call(method, path, value=None):
         with urllib.request.urlopen(request, timeout=10) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
-        return error.code, "refused"
+        return error.code, json.load(error)["message"]
 
 
 print(*call("GET", "/things"))

@@ -1,6 +1,6 @@
 """The API that the examples call: HTTPS, a bearer token on everything but /v1/public, and a little state.
 
-api.py CERTIFICATE KEY TOKEN-FILE. Prints its port. Ends with its standard input or by a signal.
+api.py ADDRESS CERTIFICATE KEY TOKEN-FILE. Listens on port 8443 and says so. Ends with its standard input or by a signal.
 """
 
 import json
@@ -8,7 +8,7 @@ import ssl
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-CERTIFICATE, KEY, TOKEN_FILE = sys.argv[1:]
+ADDRESS, CERTIFICATE, KEY, TOKEN_FILE = sys.argv[1:]
 with open(TOKEN_FILE, encoding="ascii") as file:
     TOKEN = file.read().strip()
 THINGS = {1: {"id": 1, "name": "anchor"}, 2: {"id": 2, "name": "bell"}}
@@ -53,7 +53,7 @@ class Api(BaseHTTPRequestHandler):
 
 context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 context.load_cert_chain(CERTIFICATE, KEY)
-server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
+server = ThreadingHTTPServer((ADDRESS, 8443), Api)
 server.socket = context.wrap_socket(server.socket, server_side=True)
-print(server.server_address[1], flush=True)
+print("listening", flush=True)
 server.serve_forever()
