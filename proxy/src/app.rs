@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
-use freeboard_control::{Evidence, OpenGate};
+use freeboard_control::{Evidence, Lifeline, OpenGate};
 use freeboard_policy::Tier;
 
 use crate::accept::worker::Workers;
@@ -23,7 +23,7 @@ use crate::privileges::{self, Identity, PrivilegeError};
 use crate::record::{LogError, Recorder, Writer, gate_opened, run_identity};
 use crate::reload::{self, LoadError, Reloader};
 use crate::run::RunContext;
-use crate::shutdown::{Asked, Signals, drain};
+use crate::shutdown::{Asked, Signals, Until, drain};
 use crate::tasks::Tasks;
 use crate::tls::{Authority, AuthorityError, CaError, CertificateAuthority};
 use crate::upstream::dial::{DialSettings, Dialler};
@@ -52,6 +52,8 @@ pub enum StartError {
     ExplicitRun { id: String, stop: Stop },
     #[error("the token hash `{}` of an explicit run cannot be used: {problem}", path.display())]
     TokenHash { path: PathBuf, problem: String },
+    #[error("--stop-with-stdin needs a pipe as standard input")]
+    Lifeline(#[source] io::Error),
     #[error("the system gives no threads or descriptors")]
     System(#[source] io::Error),
 }
@@ -98,12 +100,12 @@ impl App {
         Ok(Self { config, broker, writer, workers, control, explicit, files, warnings })
     }
 
-    /// Serves until a signal, then ends in order. `ready` is called once everything listens.
-    pub fn run(self, ready: impl FnOnce()) -> Result<(), StartError> {
+    /// Serves until a signal (or `until`), then ends in order. `ready` is called once everything listens.
+    pub fn run(self, until: Until, ready: impl FnOnce()) -> Result<(), StartError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(StartError::System)?;
         let broker = Arc::clone(&self.broker);
-        let writer = runtime.block_on(self.serve(ready))?;
+        let writer = runtime.block_on(self.serve(until, ready))?;
         // Ends tasks that still hold the broker, then the log.
         drop(runtime);
         drop(broker);
@@ -111,12 +113,16 @@ impl App {
         Ok(())
     }
 
-    async fn serve(self, ready: impl FnOnce()) -> Result<Writer, StartError> {
+    async fn serve(self, until: Until, ready: impl FnOnce()) -> Result<Writer, StartError> {
         let Self { config, broker, writer, workers, control, explicit, files, warnings } = self;
-        let mut signals = Signals::listen().map_err(StartError::System)?;
+        let lifeline = match until {
+            Until::Signal => None,
+            Until::StdinEnds => Some(Lifeline::of_stdin().map_err(StartError::Lifeline)?),
+        };
+        let mut signals = Signals::listen(lifeline).map_err(StartError::System)?;
         let mut reloader = Reloader::new(config.policy.clone(), Arc::clone(&broker), files, warnings);
         for run in &config.explicit_runs {
-            open_explicit_run(run, &broker)?;
+            workers.keep(&open_explicit_run(run, &broker)?, &broker);
         }
         if let Some(listener) = explicit {
             workers.open_explicit(listener, &broker);
@@ -258,7 +264,7 @@ fn hand_over_audit(folder: &Path, identity: &Identity) {
 }
 
 /// Opens a run of the configuration: known by its token, at tier `process`, for as long as the broker runs.
-fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<(), StartError> {
+fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<Arc<RunContext>, StartError> {
     let hash = token_hash(&explicit.token_sha256_file)?;
     let gate = OpenGate {
         run: explicit.id.clone(),
@@ -277,7 +283,7 @@ fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<(), Star
         .event(Some(Arc::new(run_identity(&run))), Some(policy), gate_opened(&run, &gate, None))
         .map_err(|_| StartError::AuditRefused)?;
     broker.runs.insert(&run);
-    Ok(())
+    Ok(run)
 }
 
 fn token_hash(path: &Path) -> Result<[u8; 32], StartError> {

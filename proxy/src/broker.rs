@@ -30,8 +30,9 @@ pub struct Broker {
     /// Open runs, for the explicit door on a shared address and for the control server.
     pub runs: Runs,
     pub clock: Clock,
-    /// Told when a new generation is in force: what is in flight asks again whether it may go on.
-    pub replaced: Notify,
+    /// Told when a new generation is in force, and when time took a permission away: what is in flight asks again whether
+    /// it may go on.
+    pub ask_again: Notify,
     /// Cancelled when the broker stops taking new requests; those in flight get the grace time of `shutdown`.
     pub draining: CancellationToken,
 }
@@ -96,7 +97,7 @@ impl Broker {
             recorder,
             runs: Runs::default(),
             clock: Clock,
-            replaced: Notify::new(),
+            ask_again: Notify::new(),
             draining: CancellationToken::new(),
         }
     }
@@ -109,7 +110,7 @@ impl Broker {
     /// Puts a new generation in force. Called by `reload`.
     pub fn replace(&self, snapshot: Snapshot) {
         self.policy.store(Arc::new(snapshot));
-        self.replaced.notify_waiters();
+        self.ask_again.notify_waiters();
     }
 
     /// Writes down what happened to one request, connection or query: trace of the run and audit log. Called

@@ -58,6 +58,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// A pooled upstream connection without use. Most servers close after 60-75 s; younger ones are safe to reuse.
 pub const UPSTREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// How often a run whose grants end at some time looks whether that time has come: the wall clock may be set meanwhile. What is
+/// in flight is cut within this time of the end.
+pub const PERMISSION_LOOK: Duration = Duration::from_millis(500);
+
 /// Longest life of a gate whatever its expiry says. At the limit: the run is ended.
 pub const LONGEST_RUN: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -213,6 +217,8 @@ pub const POLICY_FOLDER_DEPTH: usize = 8;
 pub const GIT_FILE_MAX_BYTES: u64 = 16 << 20;
 /// Control connections at once; sandboxd uses one. At the limit: closed.
 pub const CONTROL_CONNECTIONS: usize = 64;
+/// Answers of one control connection that wait to be sent. At the limit: no further request is read.
+pub const CONTROL_ANSWERS: usize = 64;
 /// Rest after a connection could not be accepted, so that a lack of descriptors does not become a busy loop.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How long the answer to Close waits for connections of the run that are being cut. Then the trace is given as it is.

@@ -113,6 +113,18 @@ impl RunContext {
         if ttl_over { Err(Stop::new(Reason::GrantExpired, "the run's time is over")) } else { Ok(scope) }
     }
 
+    /// When time takes something away from this run under this generation, in milliseconds since 1970 UTC: the end of
+    /// each grant's `ttl`, and of its last day.
+    pub fn permission_ends(&self, snapshot: &Snapshot) -> impl Iterator<Item = u64> {
+        let grants = self.grants.iter().filter_map(|name| snapshot.policy.grant(name));
+        let opened = self.opened.unix_ms;
+        grants.flat_map(move |grant| {
+            let ttl = grant.ttl_seconds.map(|ttl| opened.saturating_add(ttl.saturating_mul(1000)));
+            let day = grant.expires_unix.and_then(|end| u64::try_from(end).ok());
+            [ttl, day.map(|end| end.saturating_mul(1000))].into_iter().flatten()
+        })
+    }
+
     fn resolve(&self, snapshot: &Arc<Snapshot>, now: Moment) -> Result<Arc<RunScope>, Stop> {
         let question = ScopeQuestion {
             caller: self.caller.as_deref(),

@@ -3,15 +3,26 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use freeboard_control::Lifeline;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::broker::Broker;
 use crate::limits::DRAIN_STEP;
 
-/// The signals that the broker acts on.
+/// What ends the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// SIGTERM or SIGINT.
+    Signal,
+    /// The end of standard input, besides.
+    StdinEnds,
+}
+
+/// The signals that the broker acts on, and what counts as one.
 #[derive(Debug)]
 pub struct Signals {
+    lifeline: Option<Lifeline>,
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
@@ -21,14 +32,15 @@ pub struct Signals {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     Reload,
-    /// With the signal's name.
+    /// With the signal's name, or what took its place.
     Stop(&'static str),
 }
 
 impl Signals {
     /// Inside a runtime.
-    pub fn listen() -> std::io::Result<Self> {
+    pub fn listen(lifeline: Option<Lifeline>) -> std::io::Result<Self> {
         Ok(Self {
+            lifeline,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hang_up: signal(SignalKind::hangup())?,
@@ -37,7 +49,18 @@ impl Signals {
 
     /// The next one. Cancel-safe.
     pub async fn next(&mut self) -> Asked {
+        let lifeline = async {
+            match &self.lifeline {
+                Some(lifeline) => lifeline.ended().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = lifeline => {
+                // Said once: draining goes on in peace.
+                self.lifeline = None;
+                Asked::Stop("standard input ended")
+            }
             _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
             _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
             _ = self.hang_up.recv() => Asked::Reload,

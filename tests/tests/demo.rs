@@ -23,6 +23,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// A process that was killed just before the demo ended may still be on its way out.
 const SOON: Duration = Duration::from_secs(1);
+/// What daemons may take to end in order: runs end at once, as their caller is gone.
+const DRAINED: Duration = Duration::from_secs(10);
 
 /// What a demo could leave on the machine, and where it was started.
 struct Place {
@@ -62,10 +64,20 @@ impl Place {
 
     /// Nothing runs, is mounted or limited any more, and the folder holds what it should.
     fn assert_clean(&self) {
+        self.assert_nothing_lives_on(SOON);
+        let names: BTreeSet<_> =
+            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, BTreeSet::from(["demo".into()]), "nothing beside the folder");
+        assert!(self.demo().join("policy/demo.toml").is_file(), "the policy is left");
+        assert!(!self.demo().join("private").exists(), "keys, tokens and sockets are gone");
+        assert_no_token(&self.demo());
+    }
+
+    fn assert_nothing_lives_on(&self, within: Duration) {
         let begun = Instant::now();
         wait::until_true("the last processes have ended", || {
             reap();
-            children().is_empty() || begun.elapsed() > SOON
+            children().is_empty() || begun.elapsed() > within
         });
         let left = children();
         assert!(left.is_empty(), "processes are left: {left:#?}");
@@ -75,12 +87,6 @@ impl Place {
         wait::until_true("no mount, namespace, link or control group is new", || {
             kept_things().difference(&self.before).next().is_none()
         });
-        let names: BTreeSet<_> =
-            fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, BTreeSet::from(["demo".into()]), "nothing beside the folder");
-        assert!(self.demo().join("policy/demo.toml").is_file(), "the policy is left");
-        assert!(!self.demo().join("private").exists(), "keys, tokens and sockets are gone");
-        assert_no_token(&self.demo());
     }
 
     fn assert_log_verifies(&self) {
@@ -266,4 +272,26 @@ fn sigterm_and_hangup_end_the_demo_in_order() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         interrupted_leaves_nothing(User::Own, |pid| kill(pid, signal).unwrap());
     }
+}
+
+/// Nothing of a demo that is killed lives on: its daemons end in order when its end of their pipes is gone. Only its folder
+/// is left as it was.
+#[test]
+fn a_killed_demo_takes_its_daemons_with_it() {
+    let mut with_daemons = 0;
+    for user in [User::Own, User::Nobody] {
+        for moment_ms in [60, 150, 300, 500, 700] {
+            let place = Place::new();
+            let child = place.start(user);
+            std::thread::sleep(Duration::from_millis(moment_ms)); // the moment is what is varied
+            kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGKILL).unwrap();
+            child.wait_with_output().unwrap();
+            with_daemons += usize::from(!children().is_empty());
+            place.assert_nothing_lives_on(DRAINED);
+            if fs::read_dir(place.demo().join("audit")).is_ok_and(|mut files| files.next().is_some()) {
+                place.assert_log_verifies();
+            }
+        }
+    }
+    assert!(with_daemons > 0, "no demo was killed while its daemons ran");
 }

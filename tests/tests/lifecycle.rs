@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use freeboard_policy::Tier;
 use freeboard_tests::broker::program;
-use freeboard_tests::expect::{allowed, allowed_on, get, refused};
+use freeboard_tests::expect::{allowed, allowed_on, get, refused, refused_on};
 use freeboard_tests::lab::{Lab, POLICY, WAYS, Way};
 use freeboard_tests::sandbox::User;
 use freeboard_tests::wait;
@@ -203,6 +203,41 @@ fn g18_a_route_that_is_taken_away_is_gone_for_open_connections() {
         assert_ne!(wire.ask(get("api.test", "/v1/items/1")).status(), Some(200));
     }
     assert!(lab.upstream.take().is_empty());
+}
+
+#[test]
+fn g18_a_stream_is_cut_when_the_time_of_its_grant_is_over() {
+    let policy = POLICY
+        .replace("[grant.pub]\ncallers = [\"lab\"]\n", "[grant.pub]\ncallers = [\"lab\"]\nttl = \"3s\"\n");
+    let Some(lab) = Lab::start_with(&policy, &[]) else { return };
+    lab.upstream.take_over("pub.test", "/sse", |_, stream| {
+        let head =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut sent = stream.write_all(head);
+        while sent.and_then(|()| stream.flush()).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+            sent = stream.write_all(b"8\r\ndata: 1\n\r\n");
+        }
+    });
+    for way in WAYS {
+        let before = Instant::now();
+        let run = lab.run(&["pub", "items"]);
+        let opened = Instant::now();
+        let mut idle = run.tls(way, "api.test");
+        let mut wire = run.tls(way, "pub.test");
+        wire.send(get("pub.test", "/sse")).unwrap();
+        let events = wire.rest();
+        assert!(events.windows(7).filter(|window| window == b"data: 1").count() > 10, "the stream ran");
+        let ttl = Duration::from_secs(3);
+        assert!(before.elapsed() >= ttl, "cut after {:?}", before.elapsed());
+        assert!(opened.elapsed() < ttl + Duration::from_secs(1), "cut after {:?}", opened.elapsed());
+        let cut = run.decisions(1).remove(0);
+        assert_eq!((&cut["reason"], &cut["path"]), (&"grant_expired".into(), &"/sse".into()), "{cut:#?}");
+        assert!(cut["detail"].as_str().unwrap().contains("time is over"), "{cut:#?}");
+        // The time of the run is the shortest of its grants'.
+        refused_on(&run, &mut idle, get("api.test", "/v1/items/1"), &[403]);
+        assert_eq!(run.resolve("api.test"), None);
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod client;
 mod evidence;
 mod frame;
 mod message;
+mod supervised;
 
 pub use client::{Client, ClientError};
 pub use evidence::{Evidence, Fact};
@@ -19,3 +20,4 @@ pub use message::{
     Answer, AnswerBody, Call, CloseGate, Door, OpenGate, PrepareRun, Prepared, Request, RequestBody, RunNote,
     SurfaceApi, Trace,
 };
+pub use supervised::{Lifeline, inherited_file};

@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use freeboard_control::Door;
 use tokio::runtime::{Builder, Handle};
@@ -46,7 +47,7 @@ impl Workers {
     /// Serves a gate's doors until the run ends or expires. Called by `control_server` after `RunContext::open`.
     pub fn open_gate(&self, run: &Arc<RunContext>, doors: Vec<(Door, OwnedFd)>, broker: &Arc<Broker>) {
         let Some(worker) = self.pick() else { return };
-        worker.spawn(keep_gate(Arc::clone(run), Arc::clone(broker)));
+        worker.spawn(keep_run(Arc::clone(run), Arc::clone(broker), limits::LONGEST_RUN));
         for (door, descriptor) in doors {
             let (run, broker) = (Arc::clone(run), Arc::clone(broker));
             worker.spawn(async move {
@@ -57,6 +58,13 @@ impl Workers {
                     () = serve_door(door, descriptor, run, broker) => {}
                 }
             });
+        }
+    }
+
+    /// Looks after a run of the configuration, which has no gate. Called by `app`, once per run.
+    pub fn keep(&self, run: &Arc<RunContext>, broker: &Arc<Broker>) {
+        if let Some(worker) = self.pick() {
+            worker.spawn(keep_run(Arc::clone(run), Arc::clone(broker), Duration::MAX));
         }
     }
 
@@ -84,18 +92,50 @@ impl Drop for Workers {
     }
 }
 
-/// Ends the run when its time is over, and closes upstream connections that nobody used for long.
-async fn keep_gate(run: Arc<RunContext>, broker: Arc<Broker>) {
-    let left_ms = run.expires_unix_ms.saturating_sub(broker.clock.now().unix_ms);
-    let expiry = Instant::now().checked_add(std::time::Duration::from_millis(left_ms));
-    let expiry = expiry.unwrap_or_else(|| Instant::now() + limits::LONGEST_RUN);
+/// Ends the run when its time is over, has what is in flight ask again when the time of a grant is over, and closes upstream
+/// connections that nobody used for long.
+async fn keep_run(run: Arc<RunContext>, broker: Arc<Broker>, longest: Duration) {
+    let left = Duration::from_millis(run.expires_unix_ms.saturating_sub(broker.clock.now().unix_ms));
+    let expiry = Instant::now().checked_add(left.min(longest));
     let mut sweep = interval(limits::UPSTREAM_IDLE_TIMEOUT);
     sweep.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        // Made before the look at the policy, so that no later one is missed.
+        let ask_again = broker.ask_again.notified();
+        let look = next_look(&run, &broker);
         tokio::select! {
             () = run.ended.cancelled() => return run.pool.clear(),
-            () = sleep_until(expiry) => run.ended.cancel(),
+            () = until(expiry) => run.ended.cancel(),
             _ = sweep.tick() => run.pool.sweep(),
+            () = until(look) => if has_just_ended(&run, &broker) { broker.ask_again.notify_waiters() },
+            () = ask_again => {}
         }
     }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// When to see whether the time of a grant is over; `None` when time takes nothing more away.
+fn next_look(run: &RunContext, broker: &Broker) -> Option<Instant> {
+    let now = broker.clock.now().unix_ms;
+    let left = run.permission_ends(&broker.snapshot()).filter_map(|end| end.checked_sub(now)).min();
+    let look = match left {
+        Some(left) => Duration::from_millis(left).clamp(Duration::from_millis(1), limits::PERMISSION_LOOK),
+        None if has_just_ended(run, broker) => limits::PERMISSION_LOOK,
+        None => return None,
+    };
+    Some(Instant::now() + look)
+}
+
+/// Whether the time of a grant is over since a moment: long enough that a request which was decided just before, and did not
+/// listen yet at the first word, hears the second.
+fn has_just_ended(run: &RunContext, broker: &Broker) -> bool {
+    let now = broker.clock.now().unix_ms;
+    let moment = u64::try_from(3 * limits::PERMISSION_LOOK.as_millis()).unwrap_or(u64::MAX);
+    run.permission_ends(&broker.snapshot()).any(|end| end <= now && now - end < moment)
 }

@@ -54,6 +54,7 @@ impl From<&StartError> for Exit {
             StartError::Listen { .. } | StartError::AlreadyListening { .. } => Self::Listen,
             StartError::Privileges(_) => Self::Privileges,
             StartError::ExplicitRun { .. } | StartError::TokenHash { .. } => Self::Config,
+            StartError::Lifeline(_) => Self::Usage,
             StartError::System(_) => Self::System,
         }
     }

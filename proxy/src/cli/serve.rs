@@ -10,6 +10,7 @@ use tracing_subscriber::EnvFilter;
 use super::{ConfigFlags, Exit, exit, terminal};
 use crate::app::{App, StartError};
 use crate::config::Config;
+use crate::shutdown::Until;
 
 /// Run the broker until SIGTERM or SIGINT; SIGHUP reloads the policy
 #[derive(Debug, Args)]
@@ -40,6 +41,9 @@ pub struct Serve {
     /// Write `ready` and a line feed to this file descriptor once everything listens, and close it
     #[arg(long, value_name = "FD")]
     ready_fd: Option<RawFd>,
+    /// End in order, as on SIGTERM, when standard input ends: it must be a pipe, which ends when whoever holds it dies
+    #[arg(long)]
+    stop_with_stdin: bool,
 }
 
 impl Serve {
@@ -62,7 +66,8 @@ impl Serve {
         let ready = self.ready_fd.map(ready_file).transpose()?;
         let socket = config.control_socket.display().to_string();
         let app = App::start(config).map_err(|error| failed(&error))?;
-        app.run(move || tell_ready(&socket, ready)).map_err(|error| failed(&error))
+        let until = if self.stop_with_stdin { Until::StdinEnds } else { Until::Signal };
+        app.run(until, move || tell_ready(&socket, ready)).map_err(|error| failed(&error))
     }
 
     fn configuration(&self) -> Result<Config, Exit> {
@@ -78,10 +83,8 @@ impl Serve {
     }
 }
 
-/// Opens the descriptor by its name, so that no raw descriptor is taken over unchecked.
 fn ready_file(descriptor: RawFd) -> Result<std::fs::File, Exit> {
-    let path = format!("/proc/self/fd/{descriptor}");
-    std::fs::OpenOptions::new().write(true).open(&path).map_err(|error| {
+    freeboard_control::inherited_file(descriptor).map_err(|error| {
         eprintln!("error: --ready-fd {descriptor} cannot be written: {error}");
         Exit::Usage
     })

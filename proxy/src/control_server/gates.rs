@@ -96,14 +96,13 @@ impl<'a> Gates<'a> {
         AnswerBody::Opened
     }
 
-    /// Ends a run's authority, waits until what was in flight is cut and recorded, and gives the trace.
-    pub(super) async fn close(&mut self, run: &str) -> AnswerBody {
+    /// Ends a run's authority at once. Its answer comes when what was in flight is cut and recorded, and holds the trace.
+    pub(super) fn close(&mut self, run: &str) -> Result<Closing, AnswerBody> {
         let Some(gate) = self.by_run.remove(run) else {
-            return refused(Reason::RunEnded, "no gate of this run was opened on this connection");
+            return Err(refused(Reason::RunEnded, "no gate of this run was opened on this connection"));
         };
         end(&self.server.broker, &gate, CloseCause::Closed);
-        let trace = settled_trace(&gate.run).await;
-        AnswerBody::Closed(trace)
+        Ok(Closing { run: gate.run })
     }
 }
 
@@ -114,6 +113,19 @@ impl Drop for Gates<'_> {
         for gate in self.by_run.values() {
             end(&self.server.broker, gate, cause);
         }
+    }
+}
+
+/// A run that has no authority any more, and whose connections are being cut.
+#[derive(Debug)]
+pub(super) struct Closing {
+    pub(super) run: Arc<RunContext>,
+}
+
+impl Closing {
+    /// The trace, once nothing of the run is in flight.
+    pub(super) async fn settled(self) -> AnswerBody {
+        AnswerBody::Closed(settled_trace(&self.run).await)
     }
 }
 

@@ -9,10 +9,12 @@ mod prepare;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use freeboard_control::{Answer, AnswerBody, Connection, FrameError, Request, RequestBody, RunNote};
+use freeboard_control::{Answer, AnswerBody, Connection, FrameError, Request, RequestBody, RunNote, Sender};
 use freeboard_policy::Reason;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use crate::accept::worker::Workers;
 use crate::broker::Broker;
@@ -82,18 +84,31 @@ impl ControlServer {
         }
     }
 
+    /// Requests are carried out in order. Only the answer to Close may come later than answers to what was asked after it: it
+    /// waits for the connections of its run, and no other run waits for those.
     async fn connection(&self, stream: UnixStream) {
-        let (mut sender, mut receiver) = Connection::new(stream).split();
-        let mut gates = gates::Gates::new(self);
-        let error = loop {
-            let (request, descriptors) = match receiver.receive::<Request>().await {
-                Ok(received) => received,
-                Err(error) => break error,
-            };
-            let body = self.answer(request.body, descriptors, &mut gates).await;
-            if let Err(error) = sender.send(&Answer { id: request.id, body }, &[]).await {
-                break error;
+        let (sender, mut receiver) = Connection::new(stream).split();
+        let (answers, answered) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let asked = async {
+            let mut gates = gates::Gates::new(self);
+            loop {
+                let (Request { id, body }, descriptors) = match receiver.receive().await {
+                    Ok(received) => received,
+                    Err(error) => break error,
+                };
+                let answer = match self.answer(body, descriptors, &mut gates) {
+                    Ok(body) => Owed::Now(Answer { id, body }),
+                    Err(closing) => Owed::Closing(id, closing),
+                };
+                // Its reader is gone only when the connection is.
+                if answers.send(answer).await.is_err() {
+                    break FrameError::Closed;
+                }
             }
+        };
+        let error = tokio::select! {
+            error = asked => error,
+            error = send_answers(sender, answered) => error,
         };
         match error {
             FrameError::Closed => tracing::debug!("control connection closed"),
@@ -101,17 +116,21 @@ impl ControlServer {
         }
     }
 
-    async fn answer(
+    /// The answer, or what has to settle before there is one.
+    fn answer(
         &self,
         body: RequestBody,
         descriptors: Vec<OwnedFd>,
         gates: &mut gates::Gates<'_>,
-    ) -> AnswerBody {
+    ) -> Result<AnswerBody, gates::Closing> {
         match body {
-            RequestBody::Prepare(run) => prepare::prepare(&self.broker, &run),
-            RequestBody::Open(gate) => gates.open(&gate, descriptors),
-            RequestBody::Close(gate) => gates.close(&gate.run).await,
-            RequestBody::Note(note) => self.note(note),
+            RequestBody::Prepare(run) => Ok(prepare::prepare(&self.broker, &run)),
+            RequestBody::Open(gate) => Ok(gates.open(&gate, descriptors)),
+            RequestBody::Close(gate) => match gates.close(&gate.run) {
+                Ok(closing) => Err(closing),
+                Err(refusal) => Ok(refusal),
+            },
+            RequestBody::Note(note) => Ok(self.note(note)),
         }
     }
 
@@ -125,7 +144,62 @@ impl ControlServer {
     }
 }
 
+/// An answer that its request waits for.
+#[derive(Debug)]
+enum Owed {
+    Now(Answer),
+    Closing(u64, gates::Closing),
+}
+
+/// Sends every answer when it is there, until the connection is gone.
+async fn send_answers(mut sender: Sender, mut owed: mpsc::Receiver<Owed>) -> FrameError {
+    // At most one for each gate of the connection, and gates are limited.
+    let mut closing = FuturesUnordered::new();
+    loop {
+        let answer = tokio::select! {
+            owed = owed.recv() => match owed {
+                Some(Owed::Now(answer)) => answer,
+                Some(Owed::Closing(id, gate)) => {
+                    closing.push(async move { Answer { id, body: gate.settled().await } });
+                    continue;
+                }
+                None => return FrameError::Closed,
+            },
+            Some(answer) = closing.next(), if !closing.is_empty() => answer,
+        };
+        if let Err(error) = sender.send(&answer, &[]).await {
+            return error;
+        }
+    }
+}
+
 /// Nothing was done.
 fn refused(reason: Reason, message: impl Into<String>) -> AnswerBody {
     AnswerBody::Refused { reason, message: message.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{lab, ok};
+
+    #[tokio::test]
+    async fn an_answer_that_has_to_settle_holds_up_no_other() {
+        let lab = lab(|_| ok("", "")).await;
+        let connection = lab.client.run.admit().unwrap();
+        let (broker, sandboxd) = UnixStream::pair().unwrap();
+        let (owe, owed) = mpsc::channel(limits::CONTROL_ANSWERS);
+        let sending = tokio::spawn(send_answers(Connection::new(broker).split().0, owed));
+        let sandboxd = Connection::new(sandboxd);
+        let run = Arc::clone(&lab.client.run);
+        owe.send(Owed::Closing(1, gates::Closing { run })).await.unwrap();
+        owe.send(Owed::Now(Answer { id: 2, body: AnswerBody::Noted })).await.unwrap();
+        let (first, _) = sandboxd.receive::<Answer>().await.unwrap();
+        assert_eq!(first.id, 2, "{first:?}");
+        drop(connection);
+        let (second, _) = sandboxd.receive::<Answer>().await.unwrap();
+        assert!(matches!(second, Answer { id: 1, body: AnswerBody::Closed(_) }), "{second:?}");
+        drop(owe);
+        assert!(matches!(sending.await.unwrap(), FrameError::Closed));
+    }
 }

@@ -79,25 +79,30 @@ pub fn request<'s>(
     Ok(Allowed { permit, route, api, grant })
 }
 
-/// Ends when a new generation of policy no longer allows what is in flight, with what it says now. `seen` is the
-/// generation that allowed it.
+/// Ends when what is in flight is no longer allowed, by a new generation of policy or because its time is over, with what
+/// policy says now. `seen` is the generation that allowed it.
 pub async fn revoked(
     broker: &Broker,
     run: &RunContext,
     mut seen: Arc<Snapshot>,
     asked: Question<'_>,
 ) -> Stop {
+    let mut told = false;
     loop {
-        // Made before the look at the generation, so that none is missed.
-        let replaced = broker.replaced.notified();
+        // Made before the look, so that nothing is missed.
+        let ask_again = broker.ask_again.notified();
         let current = broker.snapshot();
-        if !Arc::ptr_eq(&seen, &current) {
+        let changed = !Arc::ptr_eq(&seen, &current);
+        if changed || told {
             if let Err(mut stop) = request(run, &current, broker.clock.now(), asked) {
-                stop.detail = Some("cut: the policy has changed".into());
+                let why =
+                    if changed { "cut: the policy has changed" } else { "cut: the grant's time is over" };
+                stop.detail = Some(why.into());
                 return stop;
             }
             seen = current;
         }
-        replaced.await;
+        ask_again.await;
+        told = true;
     }
 }

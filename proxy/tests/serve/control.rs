@@ -241,3 +241,33 @@ async fn e15_survives_running_out_of_descriptors() {
     assert!(broker.stop().success());
     assert!(lab.verify().status.success());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runs_are_closed_and_prepared_side_by_side_on_one_connection() {
+    use tokio::net::{TcpListener, TcpStream};
+    let lab = Lab::new();
+    let broker = lab.start();
+    let client = broker.client().await;
+    let mut closing = Vec::new();
+    for number in 1..=3 {
+        // A guest that has connected and says nothing: there is something to cut.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let guest = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let mut open = gate(number, &["g"]);
+        open.doors = vec![Door::Tcp { port: 443 }];
+        client.open(open, vec![listener.into_std().unwrap().into()]).await.unwrap();
+        closing.push((run_id(number), guest));
+    }
+    let close_all = async {
+        for (id, _guest) in &closing {
+            client.close(id).await.unwrap();
+        }
+    };
+    let prepare_many = async {
+        for _ in 0..50 {
+            client.prepare(prepare("bot", &["g"])).await.unwrap();
+        }
+    };
+    tokio::join!(close_all, prepare_many);
+    assert_eq!(lab.wait_record("gate_closed", 3).len(), 3);
+}

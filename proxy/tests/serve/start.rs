@@ -178,6 +178,73 @@ fn says_when_it_is_ready_on_stderr_and_on_a_descriptor() {
     assert!(broker.stop().success());
 }
 
+/// A service manager, or an API behind a login, passes on a pipe of its own user.
+#[test]
+fn is_ready_on_a_pipe_that_another_user_made() {
+    if !is_root() {
+        return eprintln!("skipped: only root starts programs as another user");
+    }
+    let lab = Lab::new();
+    let owner = nix::unistd::Uid::from_raw(65534);
+    nix::unistd::chown(&lab.at("ca-key.pem"), Some(owner), None).unwrap();
+    let script = "exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$0\" serve --config \"$1\" --ready-fd 5 5>&1 >&2";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_freeboard")]).arg(lab.at("freeboard.toml"));
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    let read =
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((read.unwrap(), line.as_str()), (6, "ready\n"));
+}
+
+#[test]
+fn a_descriptor_that_is_not_open_is_a_wrong_command_line() {
+    let lab = Lab::new();
+    let (code, said) = refused(&lab, &["--ready-fd", "77"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("--ready-fd 77 cannot be written"), "{said}");
+}
+
+#[test]
+fn ends_in_order_when_standard_input_ends_and_was_asked_to() {
+    let lab = Lab::new();
+    let mut command = lab.command(&["serve", "--stop-with-stdin"]);
+    command.stdin(std::process::Stdio::piped());
+    let mut broker = lab.start_with(command);
+    let mut lifeline = broker.child.stdin.take().unwrap();
+    std::io::Write::write_all(&mut lifeline, b"what is written means nothing\n").unwrap();
+    assert_eq!(broker.child.try_wait().unwrap(), None);
+    drop(lifeline);
+    assert_eq!(broker.wait_end().code(), Some(0));
+    let last = lab.records().pop().unwrap();
+    let cause = last["cause"].as_str();
+    assert_eq!((last["kind"].as_str(), cause), (Some("stopped"), Some("standard input ended")));
+    // Without a pipe nobody could say that it ends.
+    let (code, said) = refused(&lab, &["--stop-with-stdin"]);
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains("--stop-with-stdin needs a pipe"), "{said}");
+}
+
+#[test]
+fn a_system_without_threads_ends_with_9() {
+    if !is_root() {
+        return eprintln!("skipped: the limit of threads is set for a user of this test's own");
+    }
+    let lab = Lab::new();
+    // An account that runs nothing else, so that the count is ours: the main thread, the log's, and no other.
+    let uid = 64_321;
+    nix::unistd::chown(&lab.at("ca-key.pem"), Some(nix::unistd::Uid::from_raw(uid)), None).unwrap();
+    let script = "exec prlimit --nproc=2 setpriv --reuid=64321 --regid=64321 --clear-groups \"$0\" serve --config \"$1\"";
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_freeboard")]).arg(lab.at("freeboard.toml"));
+    let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(9), "{said}");
+    assert!(said.contains("the system gives no threads or descriptors"), "{said}");
+}
+
 #[test]
 fn sigterm_and_sigint_end_it_in_order_with_0() {
     use rustix::process::Signal;

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use freeboard_control::{Lifeline, inherited_file};
 use freeboard_policy::Tier;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -30,7 +31,10 @@ pub(super) struct Arguments {
     print_config: bool,
     /// Write `ready ADDRESS` and a line feed to this file descriptor once requests are served, and close it
     #[arg(long, value_name = "FD")]
-    ready_fd: Option<u32>,
+    ready_fd: Option<std::os::fd::RawFd>,
+    /// End in order, as on SIGTERM, when standard input ends: it must be a pipe, which ends when whoever holds it dies
+    #[arg(long)]
+    stop_with_stdin: bool,
     /// Let everybody on this host run code, without a token and without grants
     #[arg(long)]
     danger_without_tokens: bool,
@@ -50,7 +54,9 @@ enum ServeFailure {
     #[error("no provider here reaches the floor `{floor}`")]
     Floor { floor: Tier },
     #[error("file descriptor {0} of --ready-fd cannot be written")]
-    ReadyFd(u32, #[source] std::io::Error),
+    ReadyFd(std::os::fd::RawFd, #[source] std::io::Error),
+    #[error("--stop-with-stdin: standard input cannot be watched")]
+    Stdin(#[source] std::io::Error),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -69,11 +75,17 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     super::log("info");
-    let ready = arguments.ready_fd.map(ready_file).transpose()?;
+    let ready = match arguments.ready_fd {
+        Some(fd) => Some(inherited_file(fd).map_err(|source| ServeFailure::ReadyFd(fd, source))?),
+        None => None,
+    };
     let doorkeeper = doorkeeper(&arguments, &config)?;
     let launcher = launcher(&config)?;
     let app = Arc::new(App { launcher, doorkeeper });
-    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(run(app, &config, ready))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let lifeline = async { arguments.stop_with_stdin.then(Lifeline::of_stdin).transpose() };
+    let lifeline = runtime.block_on(lifeline).map_err(ServeFailure::Stdin)?;
+    runtime.block_on(run(app, &config, ready, lifeline))?;
     Ok(Exit::Success)
 }
 
@@ -108,21 +120,19 @@ fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
     }
 }
 
-/// Opens the descriptor by its name, so that no raw descriptor is taken over unchecked.
-fn ready_file(descriptor: u32) -> Result<File, ServeFailure> {
-    let path = format!("/proc/self/fd/{descriptor}");
-    let opened = std::fs::OpenOptions::new().write(true).open(path);
-    opened.map_err(|source| ServeFailure::ReadyFd(descriptor, source))
-}
-
-async fn run(app: Arc<App>, config: &Config, ready: Option<File>) -> Result<(), Failure> {
+async fn run(
+    app: Arc<App>,
+    config: &Config,
+    ready: Option<File>,
+    lifeline: Option<Lifeline>,
+) -> Result<(), Failure> {
     let smoke = app.launcher.smoke_test().await;
     smoke.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    let stop = Signals::new()?;
+    let stop = Signals::new(lifeline)?;
     let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
     tracing::info!(broker = ?config.broker.value, "serving on http://{address}");
     if let Some(mut ready) = ready {
@@ -136,19 +146,31 @@ async fn run(app: Arc<App>, config: &Config, ready: Option<File>) -> Result<(), 
     Ok(())
 }
 
-/// SIGTERM and SIGINT end the daemon.
+/// SIGTERM, SIGINT and the end of a lifeline end the daemon.
 struct Signals {
+    lifeline: Option<Lifeline>,
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    fn new(lifeline: Option<Lifeline>) -> std::io::Result<Self> {
+        Ok(Self {
+            lifeline,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
     }
 
     async fn wait(mut self) {
+        let lifeline = async {
+            match &self.lifeline {
+                Some(lifeline) => lifeline.ended().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            () = lifeline => {}
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }

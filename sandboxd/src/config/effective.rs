@@ -2,15 +2,16 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use freeboard_policy::Tier;
 
 use super::load::{ConfigError, Environment};
 use super::schema::Schema;
 use crate::admission::Limits;
+use crate::isolate::view::View;
 use crate::limits::{DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE};
-use crate::provider::{Kind, RunLimits};
+use crate::provider::{Kind, NativeView, RunLimits};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,8 @@ pub struct Config {
     pub cpus: Setting<f64>,
     pub pids: Setting<u32>,
     pub disk_mib: Setting<u32>,
+    pub native_root: Setting<Option<PathBuf>>,
+    pub native_extra_read_only: Setting<Vec<PathBuf>>,
 }
 
 /// Lays the layers over each other: the first that is there holds.
@@ -152,6 +155,9 @@ impl Config {
         let max_concurrent =
             at_least_one("max_concurrent", layers.file(schema.max_concurrent, DEFAULT_CONCURRENT))?;
         let half = max_concurrent.value.div_ceil(2);
+        let native_root = layers.file(schema.native_root.clone().map(Some), None);
+        let native_extra_read_only = layers.file(schema.native_extra_read_only.clone(), Vec::new());
+        native_places(native_root.value.as_deref(), &native_extra_read_only.value)?;
         Ok(Self {
             listen,
             providers: providers(names)?,
@@ -178,6 +184,8 @@ impl Config {
             cpus: cpus(layers.file(schema.cpus, 1.0))?,
             pids: at_least_one("pids", layers.file(schema.pids, 256))?,
             disk_mib: at_least_one("disk_mib", layers.file(schema.disk_mib, 128))?,
+            native_root,
+            native_extra_read_only,
         })
     }
 
@@ -198,6 +206,14 @@ impl Config {
             concurrent: self.max_concurrent.value,
         }
     }
+
+    /// What runs of `native` see.
+    pub fn native_view(&self) -> NativeView {
+        NativeView {
+            root: self.native_root.value.clone(),
+            extra_read_only: self.native_extra_read_only.value.clone(),
+        }
+    }
 }
 
 fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) -> ConfigError {
@@ -206,6 +222,45 @@ fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) 
 
 fn at_least_one(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
     if setting.value == 0 { Err(value(option, 0, "it must be at least 1")) } else { Ok(setting) }
+}
+
+/// What can be said of these places without looking at them; the provider looks at its start.
+fn native_places(root: Option<&Path>, extra: &[PathBuf]) -> Result<(), ConfigError> {
+    if let Some(root) = root {
+        if !is_plain(root) {
+            return Err(value(
+                "native_root",
+                root.display(),
+                "it is an absolute path without `..`, and not `/`",
+            ));
+        }
+        if let Some(folder) = extra.first() {
+            let problem = "there is nothing to add to `native_root`: put the folder into it";
+            return Err(value("native_extra_read_only", folder.display(), problem));
+        }
+    }
+    for (index, folder) in extra.iter().enumerate() {
+        let said = |problem| Err(value("native_extra_read_only", folder.display(), problem));
+        if !is_plain(folder) {
+            return said("it is an absolute path without `..`, and not `/`");
+        }
+        // SECURITY: a run sees what is shown. Guarded by `refuses_to_show_homes_and_the_hosts_state`.
+        if let Some(problem) = View::refuses(folder) {
+            return said(problem);
+        }
+        let nested = |other: &PathBuf| folder.starts_with(other) || other.starts_with(folder);
+        if extra.iter().skip(index + 1).any(nested) {
+            return said("it is there twice, or inside another one");
+        }
+    }
+    Ok(())
+}
+
+fn is_plain(path: &Path) -> bool {
+    let mut parts = path.components();
+    let absolute = parts.next() == Some(Component::RootDir);
+    let names: Vec<_> = parts.collect();
+    absolute && !names.is_empty() && names.iter().all(|part| matches!(part, Component::Normal(_)))
 }
 
 fn cpus(setting: Setting<f64>) -> Result<Setting<f64>, ConfigError> {
@@ -271,7 +326,10 @@ impl fmt::Display for Config {
         for (name, setting) in numbers {
             line(f, name, setting, Some(setting.value.to_string()))?;
         }
-        line(f, "cpus", &self.cpus, Some(format!("{:?}", self.cpus.value)))
+        line(f, "cpus", &self.cpus, Some(format!("{:?}", self.cpus.value)))?;
+        line(f, "native_root", &self.native_root, path(&self.native_root.value))?;
+        let extra = &self.native_extra_read_only;
+        line(f, "native_extra_read_only", extra, Some(format!("{:?}", extra.value)))
     }
 }
 
@@ -354,6 +412,54 @@ mod tests {
         }
         let error = with("[sandboxd]\n\nprovider = 1\n").unwrap_err().to_string();
         assert!(error.contains("line 3") && error.contains("provider"), "{error}");
+    }
+
+    #[test]
+    fn refuses_to_show_homes_and_the_hosts_state() {
+        for path in [
+            "/",
+            "opt/tool",
+            "/opt/../root",
+            "/home",
+            "/home/user",
+            "/root/.ssh",
+            "/etc",
+            "/etc/ssl",
+            "/run",
+            "/var",
+            "/var/run/docker.sock",
+            "/var/tmp/x",
+            "/proc",
+            "/sys/fs",
+            "/dev",
+            "/tmp/x",
+            "/work",
+            "/usr/local",
+            "/lib",
+        ] {
+            let text = format!("[sandboxd]\nnative_extra_read_only = [\"{path}\"]\n");
+            let refused = with(&text).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("`native_extra_read_only` is `{path}`: ")), "{refused}");
+        }
+        for (bad, why) in [
+            ("native_root = \"images/base\"", "absolute"),
+            ("native_root = \"/\"", "absolute"),
+            (
+                "native_root = \"/srv/base\"\nnative_extra_read_only = [\"/opt/jdk\"]",
+                "put the folder into it",
+            ),
+            ("native_extra_read_only = [\"/opt/jdk\", \"/opt/jdk/lib\"]", "inside another"),
+            ("native_extra_read_only = \"/opt/jdk\"", "expected a sequence"),
+        ] {
+            let refused = with(&format!("[sandboxd]\n{bad}\n")).unwrap_err().to_string();
+            assert!(refused.contains(why), "{bad}: {refused}");
+        }
+        let good = with("[sandboxd]\nnative_extra_read_only = [\"/opt/jdk\", \"/srv/data\"]\n").unwrap();
+        assert_eq!(good.native_view().extra_read_only, [PathBuf::from("/opt/jdk"), "/srv/data".into()]);
+        assert!(
+            good.to_string().contains("native_extra_read_only = [\"/opt/jdk\", \"/srv/data\"]  # /"),
+            "{good}"
+        );
     }
 
     #[test]

@@ -38,4 +38,12 @@ pub struct Schema {
     pub pids: Option<u32>,
     /// Size of the work directory of one run in MiB. Default 128; it is kept in memory.
     pub disk_mib: Option<u32>,
+    /// A prepared folder that runs of `native` get as their root instead of the host's tools: read-only, an absolute path. Its
+    /// own `/etc` is shown as well, except for the files that are generated for each run. Default: none, so that runs see
+    /// the host's `/usr` and what it needs. Everything in the folder can be read by every run.
+    pub native_root: Option<PathBuf>,
+    /// Folders of the host that runs of `native` see besides the host's tools, read-only, at the same place; absolute paths, for
+    /// example `/opt/jdk`. Default: none. Everything in them can be read by every run, so no home, no `/etc`, `/run`, `/var/run`
+    /// and nothing that is shown already; not together with `native_root`.
+    pub native_extra_read_only: Option<Vec<PathBuf>>,
 }

@@ -111,13 +111,14 @@ fn write_bundle(ca_pem: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Java's trust store where distributions' JDKs link to. It holds our CA alone: whatever a run reaches speaks with a
+/// Java's trust store where the JDKs of distributions, and the packages of Adoptium, link to. It holds our CA alone: whatever a
+/// run reaches speaks with a
 /// certificate of that CA.
 fn write_java_store(ca_pem: &str) -> io::Result<()> {
     let Some(store) = super::java_store::trust_store(ca_pem) else { return Ok(()) };
-    for (folder, place) in [("etc/ssl/certs/java", "cacerts"), ("etc/pki/java", "cacerts")] {
+    for folder in ["etc/ssl/certs/java", "etc/ssl/certs/adoptium", "etc/pki/java"] {
         std::fs::create_dir_all(folder)?;
-        std::fs::write(Path::new(folder).join(place), &store)?;
+        std::fs::write(Path::new(folder).join("cacerts"), &store)?;
     }
     Ok(())
 }

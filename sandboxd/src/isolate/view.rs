@@ -39,10 +39,41 @@ const ETC_FOLDERS: [&str; 1] = ["alternatives"];
 const ETC_FILES: [&str; 3] = ["ld.so.cache", "mime.types", "magic"];
 const ETC_FOLDER_PREFIXES: [&str; 1] = ["java-"];
 
+/// Places of the host that no run may see, and why: homes, what changes while the host runs, and sockets of its daemons.
+const NEVER: [(&str, &str); 13] = [
+    ("home", HOMES),
+    ("root", HOMES),
+    ("etc", "/etc is made for each run; settings and keys of the host stay there"),
+    ("run", STATE),
+    ("var/run", STATE),
+    ("var/tmp", STATE),
+    ("var/lock", STATE),
+    ("boot", STATE),
+    ("proc", OWN_PLACE),
+    ("sys", OWN_PLACE),
+    ("dev", OWN_PLACE),
+    ("tmp", OWN_PLACE),
+    ("work", OWN_PLACE),
+];
+const HOMES: &str = "homes hold keys and histories";
+const STATE: &str = "it holds state of the host and sockets of its daemons";
+const OWN_PLACE: &str = "every run has its own there";
+
 /// Places that a given root folder cannot supply: they are the sandbox's own.
 const OWN: [&str; 8] = ["proc", "sys", "dev", "tmp", "work", "run", "home", "root"];
 
 impl View {
+    /// Why a folder of the host cannot be added to the tools; `None` when it can.
+    pub fn refuses(folder: &Path) -> Option<&'static str> {
+        let place = folder.strip_prefix("/").unwrap_or(folder);
+        if TOOLS.iter().any(|tools| place.starts_with(tools)) {
+            return Some("it is shown already");
+        }
+        // Neither such a place, nor one inside it, nor one that holds it.
+        let meets = |never: &str| place.starts_with(never) || Path::new(never).starts_with(place);
+        NEVER.iter().find(|(never, _)| meets(never)).map(|(_, why)| *why)
+    }
+
     /// The host's own tools, and the folders that the operator adds.
     pub fn of_host(extra: &[PathBuf]) -> io::Result<Self> {
         let mut entries = Vec::new();

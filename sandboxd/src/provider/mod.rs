@@ -12,7 +12,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
-pub use self::start::{Kind, RunLimits, start};
+pub use self::start::{Kind, NativeView, RunLimits, start};
 use crate::job::{Job, Outcome, OutputSink};
 
 /// What a provider says of itself before any run.

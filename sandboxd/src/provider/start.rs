@@ -1,6 +1,7 @@
 //! Starts the configured providers. Called while the process has one thread: providers fork helpers of their own, and
 //! a fork of a process with threads may only exec.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::native::{NativeConfig, NativeProvider};
@@ -40,8 +41,17 @@ pub struct RunLimits {
     pub concurrent: u32,
 }
 
+/// What runs of `native` see, as configured.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NativeView {
+    /// Instead of the host's tools.
+    pub root: Option<PathBuf>,
+    /// Besides the host's tools.
+    pub extra_read_only: Vec<PathBuf>,
+}
+
 /// Starts one provider: preflight, helpers, smoke test where it has one.
-pub fn start(kind: Kind, limits: &RunLimits) -> Result<Arc<dyn Provider>, CreateError> {
+pub fn start(kind: Kind, limits: &RunLimits, view: &NativeView) -> Result<Arc<dyn Provider>, CreateError> {
     match kind {
         Kind::Native => {
             let config = NativeConfig {
@@ -49,6 +59,8 @@ pub fn start(kind: Kind, limits: &RunLimits) -> Result<Arc<dyn Provider>, Create
                 cpus: limits.cpus,
                 pids: limits.pids,
                 disk_mib: limits.disk_mib,
+                root: view.root.clone(),
+                extra_read_only: view.extra_read_only.clone(),
                 ..NativeConfig::default()
             };
             Ok(Arc::new(NativeProvider::start(config)?))

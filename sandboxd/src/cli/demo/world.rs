@@ -26,7 +26,8 @@ pub(super) const PREFIX: (&str, &str) = ("fbdemo", "-token-");
 /// The caller in whose name the demo runs programs.
 pub(super) const CALLER: &str = "demo-agent";
 
-/// A daemon's process.
+/// A daemon's process. Its standard input is a pipe that only this process holds: should the demo be killed, the daemons see
+/// the end of it and end in order.
 #[derive(Debug)]
 struct Daemon {
     name: &'static str,
@@ -157,7 +158,7 @@ impl World {
                 format!("`freeboard ca init` failed: {}", String::from_utf8_lossy(&made.stderr)).into()
             );
         }
-        let mut command = self.freeboard(&["serve", "--ready-fd", "1", "--config"]);
+        let mut command = self.freeboard(&["serve", "--ready-fd", "1", "--stop-with-stdin", "--config"]);
         command.arg(self.folder.join("freeboard.toml"));
         let (daemon, _) = self.daemon("broker", command)?;
         self.broker = Some(daemon);
@@ -166,7 +167,8 @@ impl World {
 
     fn start_sandboxd(&mut self) -> Result<(), Failure> {
         let mut command = apart(&std::env::current_exe()?);
-        command.args(["serve", "--ready-fd", "1", "--config"]).arg(self.folder.join("freeboard.toml"));
+        command.args(["serve", "--ready-fd", "1", "--stop-with-stdin", "--config"]);
+        command.arg(self.folder.join("freeboard.toml"));
         command.env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION");
         let (daemon, line) = self.daemon("sandboxd", command)?;
         self.sandboxd = Some(daemon);
@@ -178,7 +180,7 @@ impl World {
     fn daemon(&self, name: &'static str, mut command: Command) -> Result<(Daemon, String), Failure> {
         let path = self.folder.join(format!("{name}.log"));
         let log = File::create(&path)?;
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn()?;
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let mut daemon = Daemon { name, child };
         let Some(stdout) = daemon.child.stdout.take() else { return Err("no stdout".into()) };
         // Reading blocks, so it is done beside; the thread ends with the line or with the daemon.

@@ -68,6 +68,30 @@ impl NativeConfig {
         }
     }
 
+    /// The places that the operator chose are folders, and no link leads from them to where nobody looked.
+    pub(super) fn check_places(&self) -> Result<(), CreateError> {
+        let chosen = self.root.iter().map(|root| ("native_root", root));
+        let extra = self.extra_read_only.iter().map(|folder| ("native_extra_read_only", folder));
+        for (option, path) in chosen.chain(extra) {
+            let said = |what: String, help: &str| {
+                let what = format!("`{}` of `{option}` {what}", path.display());
+                Err(CreateError::Host { what, help: help.to_owned() })
+            };
+            match path.canonicalize() {
+                Err(error) => {
+                    return said(format!("cannot be shown: {error}"), "make it, or name another folder");
+                }
+                Ok(found) if found != *path => {
+                    let what = format!("leads over a link to `{}`", found.display());
+                    return said(what, "name the folder itself");
+                }
+                Ok(found) if !found.is_dir() => return said("is no folder".to_owned(), "name a folder"),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Thousandths of a processor, at least the kernel's least quota (1 ms in 100 ms).
     pub(super) fn cpu_milli(&self) -> u64 {
         let milli = (self.cpus * 1000.0).clamp(10.0, 1_024_000.0);
@@ -87,6 +111,30 @@ mod tests {
         assert!(config.check_ids("root:x:0:0::/root:/bin/sh\nuser:x:60999:1::/:/bin/sh\n").is_ok());
         let refused = config.check_ids("root:x:0:0::/:/bin/sh\nbuild:x:61010:1::/:/bin/sh\n").unwrap_err();
         assert!(refused.to_string().contains("`build` has id 61010"), "{refused}");
+    }
+
+    #[test]
+    fn a_place_that_is_no_folder_or_leads_elsewhere_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let base = folder.path().canonicalize().unwrap();
+        std::fs::create_dir(base.join("tools")).unwrap();
+        std::fs::write(base.join("file"), "").unwrap();
+        std::os::unix::fs::symlink("/root", base.join("link")).unwrap();
+        let check = |name: &str| {
+            let root = NativeConfig { root: Some(base.join(name)), ..NativeConfig::default() };
+            let extra = NativeConfig { extra_read_only: vec![base.join(name)], ..NativeConfig::default() };
+            let said =
+                [root.check_places(), extra.check_places()].map(|checked| checked.map_err(|e| e.to_string()));
+            assert_eq!(said[0].is_ok(), said[1].is_ok());
+            said[0].clone()
+        };
+        assert_eq!(check("tools"), Ok(()));
+        for (name, why) in
+            [("file", "is no folder"), ("link", "leads over a link to `/root`"), ("none", "No such file")]
+        {
+            let said = check(name).unwrap_err();
+            assert!(said.contains(why) && said.contains("native_root"), "{said}");
+        }
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl NativeProvider {
         if geteuid().is_root() {
             config.check_ids(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())?;
         }
+        config.check_places()?;
         let view = match &config.root {
             Some(root) => View::of_folder(root),
             None => View::of_host(&config.extra_read_only),
