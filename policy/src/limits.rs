@@ -36,3 +36,7 @@ pub const NAME_MAX_BYTES: usize = 64;
 
 /// Problems reported for one policy; the rest is counted only. A generated file can be wrong on every line.
 pub const DIAGNOSTICS_MAX: usize = 500;
+
+/// States that one question about rules may look at (`automata`), and outcomes that queries may have in it. A question takes
+/// a few hundred; at the limit it is undecided, which every asker takes as the worse answer.
+pub const AUTOMATA_STATES_MAX: usize = 200_000;

@@ -133,6 +133,11 @@ impl Methods {
         self.every || self.meets(other)
     }
 
+    /// Names beside the common ones.
+    pub(crate) fn others(&self) -> impl Iterator<Item = &str> {
+        self.others.iter().map(|name| &**name)
+    }
+
     pub(crate) fn is_every(&self) -> bool {
         self.every
     }

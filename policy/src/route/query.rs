@@ -150,7 +150,42 @@ impl Listed {
     }
 }
 
+impl Listed {
+    /// What one raw `name=value` is to an allow rule.
+    pub(crate) fn pair(&self, pair: &[u8]) -> Pair {
+        let (name, value) = split_pair(pair);
+        let named = self.parameters.iter().enumerate().find(|(_, parameter)| is_name(name, &parameter.name));
+        match named {
+            Some((at, parameter)) => Pair::Listed { at, fits: parameter.allows(value) },
+            None => Pair::Unlisted { fits: self.others && !has_semicolon(pair) },
+        }
+    }
+}
+
+/// How an allow rule reads one pair of a query by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pair {
+    /// The parameter at this place of the list.
+    Listed {
+        at: usize,
+        fits: bool,
+    },
+    Unlisted {
+        fits: bool,
+    },
+}
+
 impl Parameter {
+    /// Whether a raw name is this parameter's, to an allow rule.
+    pub(crate) fn is_named(&self, raw: &[u8]) -> bool {
+        is_name(raw, &self.name)
+    }
+
+    /// The same to a deny rule, which reads each piece between semicolons as a name.
+    pub(crate) fn is_named_widely(&self, raw: &[u8]) -> bool {
+        raw.split(|byte| *byte == b';').any(|piece| self.has_folded_name(piece))
+    }
+
     /// SECURITY: `;` separates parameters for some servers, and `+` is a space for some: a listed value must match in
     /// every reading. Guarded by ATTACKS A46.
     fn allows(&self, value: &[u8]) -> bool {
@@ -163,15 +198,19 @@ impl Parameter {
             || self.value.matches_decoded(Decoded::of(value))
     }
 
-    fn denies(&self, query: &str) -> bool {
+    fn has_folded_name(&self, raw: &[u8]) -> bool {
+        let same = |text: Decoded<'_>| {
+            text.map(|byte| byte.to_ascii_lowercase()).eq(self.name.iter().map(u8::to_ascii_lowercase))
+        };
+        same(Decoded::form(raw)) || same(Decoded::of(raw))
+    }
+
+    /// Whether the parameter is there with such a value, to a deny rule.
+    pub(crate) fn denies(&self, query: &str) -> bool {
         query.as_bytes().split(|byte| matches!(byte, b'&' | b';')).filter(|pair| !pair.is_empty()).any(
             |pair| {
                 let (name, value) = split_pair(pair);
-                let same_name = |text: Decoded<'_>| {
-                    text.map(|byte| byte.to_ascii_lowercase())
-                        .eq(self.name.iter().map(u8::to_ascii_lowercase))
-                };
-                if !same_name(Decoded::form(name)) && !same_name(Decoded::of(name)) {
+                if !self.has_folded_name(name) {
                     return false;
                 }
                 let readings: [smallvec::SmallVec<[u8; 64]>; 2] =

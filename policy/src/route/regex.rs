@@ -82,6 +82,29 @@ impl Regex {
         self.accepts(state)
     }
 
+    /// For walking several expressions together: the state before the first byte.
+    pub(crate) fn start(&self) -> u32 {
+        self.start.as_u32()
+    }
+
+    /// The state after one more byte; `None` when no text that goes on like this matches.
+    pub(crate) fn step(&self, state: u32, byte: u8) -> Option<u32> {
+        let state = StateID::new(usize::try_from(state).ok()?).ok()?;
+        let next = self.dfa.next_state(state, byte);
+        (!self.dfa.is_dead_state(next)).then(|| next.as_u32())
+    }
+
+    /// Whether the text that led to a state matches.
+    pub(crate) fn accepts_at(&self, state: u32) -> bool {
+        let state = usize::try_from(state).ok().and_then(|state| StateID::new(state).ok());
+        state.is_some_and(|state| self.accepts(state))
+    }
+
+    /// Bytes of one class lead from every state to the same one.
+    pub(crate) fn class(&self, byte: u8) -> u8 {
+        self.dfa.byte_classes().get(byte)
+    }
+
     fn accepts(&self, state: StateID) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
