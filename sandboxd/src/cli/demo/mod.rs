@@ -147,7 +147,8 @@ fn freeboard() -> Result<PathBuf, Failure> {
     if let Some(target) = ours.parent().and_then(Path::parent) {
         command.arg("--target-dir").arg(target);
     }
-    command.args(["--package", "freeboard-proxy"]);
+    // Both packages, as `cargo run` chose them: one alone would have dependencies built again with other features.
+    command.args(["--package", "freeboard-proxy", "--package", "freeboard-sandboxd"]);
     let built = command.status()?;
     if !built.success() || !beside.is_file() {
         return Err("the broker could not be built".into());
