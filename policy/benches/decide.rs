@@ -6,8 +6,8 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use freeboard_policy::{
-    Decision, DestinationQuestion, Host, Policy, RequestQuestion, Route, RunScope, ScopeQuestion, SourceFile,
-    Target, render_all,
+    Decision, DestinationQuestion, Host, NoFields, Policy, RequestQuestion, Route, RunScope, ScopeQuestion,
+    SourceFile, Target, render_all,
 };
 
 /// One grant with `count` routes of every form for one API, and some deny rules.
@@ -61,6 +61,7 @@ impl Bench {
             route: &self.route,
             method,
             target,
+            fields: &NoFields,
             websocket: false,
             now_unix: 0,
         })

@@ -91,7 +91,12 @@ fn grant(grant: &DraftGrant) -> Value {
         let of_effect = grant.rules.iter().filter(|rule| rule.effect == effect);
         let one = of_effect.map(|rule| {
             let routes: Vec<String> = rule.routes.iter().map(|route| route.line.canonical()).collect();
-            json!({ "api": rule.api.value, "websocket": rule.websocket, "routes": routes })
+            let mut form = json!({ "api": rule.api.value, "websocket": rule.websocket, "routes": routes });
+            // Left out where there is nothing, so that a plain policy keeps its digest.
+            if let (Some(terms), Value::Object(form)) = (&rule.terms, &mut form) {
+                form.insert("when".to_owned(), terms.canonical());
+            }
+            form
         });
         one.collect()
     };

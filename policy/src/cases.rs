@@ -1,5 +1,6 @@
 //! `*.test.toml`: what people expect of their policy, checked against it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -53,6 +54,11 @@ pub struct CaseFields {
     pub tier: Option<Tier>,
     #[schemars(with = "Option<String>")]
     pub on: Option<toml::value::Datetime>,
+    /// Header fields of the request, by name.
+    #[serde(default)]
+    pub headers: BTreeMap<String, String>,
+    /// The body of the request, as rules see it: decoded. Left out: none.
+    pub body: Option<String>,
     /// The request is a websocket handshake.
     #[serde(default)]
     pub websocket: bool,
@@ -139,12 +145,16 @@ impl Policy {
             return Err(Box::new(Diagnostic::error(Code::BadCase, message).at(place).help(help)));
         };
         let day = case.on.as_ref().or(defaults.on.as_ref()).and_then(|on| on.date);
+        let headers: Vec<(String, String)> =
+            case.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         let explanation = self.explain(&Request {
             caller: case.caller.as_deref().or(defaults.caller.as_deref()),
             grants: case.grants.as_deref().or(defaults.grants.as_deref()),
             tier: case.tier.or(defaults.tier),
             method,
             url: url.trim(),
+            headers: &headers,
+            body: case.body.as_deref().map(str::as_bytes),
             websocket: case.websocket,
             now_unix: day.map_or(today_unix, |day| end_of_day_unix(day.year, day.month, day.day) - 1),
         });

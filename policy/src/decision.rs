@@ -1,6 +1,12 @@
 //! Answers: a permit, or a refusal with a stable reason. Only `Policy::evaluate` makes a permit.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
+
+use crate::condition::Terms;
+use crate::condition::grpc::GrpcMessages;
+use crate::condition::pending::PendingBody;
 
 /// A rule by its place: `GRANT.allow[0].routes[2]`. Stable for one policy digest.
 #[derive(
@@ -23,6 +29,8 @@ pub struct Permit {
     pub(crate) api: std::sync::Arc<str>,
     pub(crate) credential: Option<std::sync::Arc<str>>,
     pub(crate) websocket: bool,
+    /// What the rule says beside its route; `None` for nothing.
+    pub(crate) terms: Option<std::sync::Arc<Terms>>,
     pub(crate) _made_by_evaluate: (),
 }
 
@@ -46,6 +54,35 @@ impl Permit {
     pub fn is_websocket(&self) -> bool {
         self.websocket
     }
+    /// Requests of one run by this route, where the rule bounds them.
+    pub fn calls(&self) -> Option<u64> {
+        self.terms.as_ref().and_then(|terms| terms.calls)
+    }
+    /// Follows the gRPC messages of the body, where the rule bounds them.
+    pub fn grpc_messages(&self) -> Option<GrpcMessages> {
+        let grpc = self.terms.as_ref().and_then(|terms| terms.grpc.as_ref())?;
+        grpc.max_message_bytes.map(GrpcMessages::new)
+    }
+    /// What an answer must be to pass, where the rule says so.
+    pub fn answer_terms(&self) -> Option<AnswerTerms> {
+        let terms = self.terms.as_ref().filter(|terms| !terms.response_content_type.is_empty())?;
+        Some(AnswerTerms(std::sync::Arc::clone(terms)))
+    }
+}
+
+/// What a rule demands of an answer's head.
+#[derive(Debug, Clone)]
+pub struct AnswerTerms(std::sync::Arc<Terms>);
+
+impl AnswerTerms {
+    /// Whether an answer with these `Content-Type` fields may pass: exactly one, of a listed type. Ask only where the
+    /// answer has a body.
+    pub fn takes<'v>(&self, mut content_types: impl Iterator<Item = &'v [u8]>) -> bool {
+        match (content_types.next(), content_types.next()) {
+            (Some(value), None) => self.0.response_content_type.iter().any(|range| range.takes(value)),
+            _ => false,
+        }
+    }
 }
 
 /// What `evaluate` answers.
@@ -53,6 +90,8 @@ impl Permit {
 #[must_use]
 pub enum Decision {
     Allow(Permit),
+    /// The head passes; the body decides.
+    NeedsBody(PendingBody),
     Refuse(Refusal),
 }
 
@@ -62,11 +101,19 @@ pub struct Refusal {
     pub reason: Reason,
     /// The deny rule that matched, if one did. Never shown to the guest.
     pub rule: Option<RuleId>,
+    /// Which condition did not hold, for the record. Never shown to the guest.
+    pub detail: Option<Cow<'static, str>>,
+}
+
+impl Refusal {
+    pub(crate) fn by(reason: Reason, rule: RuleId) -> Self {
+        Self { reason, rule: Some(rule), detail: None }
+    }
 }
 
 impl From<Reason> for Refusal {
     fn from(reason: Reason) -> Self {
-        Self { reason, rule: None }
+        Self { reason, rule: None, detail: None }
     }
 }
 
@@ -109,6 +156,28 @@ reasons! {
     MethodNotGranted => "method_not_granted", Policy, 403;
     /// The method and path are granted, the query is not.
     QueryNotGranted => "query_not_granted", Policy, 403;
+    /// The route is granted, but not with these header fields.
+    HeaderNotGranted => "header_not_granted", Policy, 403;
+    /// The route is granted, but not with this content type.
+    ContentTypeNotGranted => "content_type_not_granted", Policy, 403;
+    /// The route is granted, but not with what the body says.
+    BodyNotGranted => "body_not_granted", Policy, 403;
+    /// A message of a gRPC call is larger than the rule takes.
+    MessageTooLarge => "message_too_large", Client, 413;
+    /// A rule looks at the body, and the body is larger than what is held for that.
+    InspectionTooLarge => "inspection_too_large", Client, 413;
+    /// A rule looks at the body, and the body ends too early.
+    InspectionTruncated => "inspection_truncated", Client, 400;
+    /// A rule looks at the body, and the body is encoded in a way that cannot be undone here.
+    InspectionEncoding => "inspection_encoding", Client, 415;
+    /// A rule looks at the body, and the body is encoded more than once.
+    InspectionNestedEncoding => "inspection_nested_encoding", Client, 415;
+    /// A rule looks at the body, and the body says one thing twice.
+    InspectionDuplicateKey => "inspection_duplicate_key", Client, 400;
+    /// A rule looks at the body, and the body is not what its kind is (not JSON, for example).
+    InspectionMalformed => "inspection_malformed", Client, 400;
+    /// A rule looks at the body, and the body is nested too deeply or has too many values.
+    InspectionTooComplex => "inspection_too_complex", Client, 400;
     /// The destination is an IP address that was not issued for a granted name.
     RawAddress => "raw_address", Policy, 403;
     /// The port is not one of the grant.
@@ -181,6 +250,8 @@ reasons! {
     ResponseUninspectable => "response_uninspectable", Upstream, 502;
     /// The response body is larger than the grant allows.
     ResponseTooLarge => "response_too_large", Upstream, 502;
+    /// The answer's content type is none that the rule takes.
+    ResponseTypeNotGranted => "response_type_not_granted", Upstream, 502;
     /// A DNS question for a name that no grant of the run reaches, or of a type that is not served.
     DnsRefused => "dns_refused", Policy, 403;
     /// UDP other than DNS.

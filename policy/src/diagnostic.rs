@@ -222,6 +222,8 @@ codes! {
     NotAType => "policy::not-a-type";
     /// A regular expression that cannot be read or is too large.
     BadRegex => "policy::bad-regex";
+    /// A condition that cannot be read, or that no request could meet.
+    BadCondition => "policy::bad-condition";
     /// Two rules that are the same.
     DuplicateRule => "policy::duplicate-rule";
     /// A rule that another one of the same grant covers whole.
@@ -234,6 +236,8 @@ codes! {
     NothingAllowed => "policy::nothing-allowed";
     /// One request could be sent with two different credentials.
     AmbiguousCredential => "policy::ambiguous-credential";
+    /// One request could be decided by two rules of one grant that demand different things of it.
+    AmbiguousRule => "policy::ambiguous-rule";
     /// A credential that no API uses.
     UnusedCredential => "policy::unused-credential";
     /// An API that no grant uses.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::RuleId;
+use crate::condition::Terms;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::model::{ApiView, CredentialView, GrantView};
 use crate::origin::Origin;
@@ -98,6 +99,8 @@ pub(crate) struct DraftRule {
     pub(crate) effect: Effect,
     pub(crate) api: At<Arc<str>>,
     pub(crate) websocket: bool,
+    /// What the rule says beside its routes; `None` for nothing.
+    pub(crate) terms: Option<Arc<Terms>>,
     pub(crate) routes: Vec<DraftRoute>,
 }
 

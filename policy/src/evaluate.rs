@@ -2,18 +2,27 @@
 //!
 //! This is the hot path: no allocation, no lock, and a time that depends on the path's length, not on the number of routes.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::compiled::{Compiled, Grant, Route as CompiledRoute};
+use crate::condition::pending::Candidate;
+use crate::condition::{Check, Facts, Head, Miss, Terms};
+use crate::draft::Effect;
 use crate::route::method::Asked;
-use crate::{Decision, Permit, Policy, Reason, Refusal, RequestQuestion};
+use crate::{Decision, PendingBody, Permit, Policy, Reason, Refusal, RequestQuestion};
 
 impl Policy {
-    /// Decides one request on a granted destination. The only maker of a [`Permit`].
+    /// Decides one request on a granted destination. The only maker of a [`Permit`], at once or by way of
+    /// [`PendingBody::inspect`].
     pub fn evaluate(&self, question: &RequestQuestion<'_>) -> Decision {
         match self.decide(question) {
-            Ok((grant, api, route)) => match self.permit(grant, api, route) {
+            Ok(Answer::Now((grant, api, route))) => match self.permit(grant, api, route) {
                 Some(permit) => Decision::Allow(permit),
+                None => Decision::Refuse(Reason::Internal.into()),
+            },
+            Ok(Answer::ByBody(open, last)) => match self.pending(open, last, question) {
+                Some(pending) => Decision::NeedsBody(pending),
                 None => Decision::Refuse(Reason::Internal.into()),
             },
             Err(refusal) => Decision::Refuse(refusal),
@@ -28,11 +37,35 @@ impl Policy {
             api: Arc::clone(&api.name),
             credential: api.credential.clone(),
             websocket: route.websocket,
+            terms: route.terms.clone(),
             _made_by_evaluate: (),
         })
     }
 
-    fn decide(&self, question: &RequestQuestion<'_>) -> Result<(&Grant, usize, &CompiledRoute), Refusal> {
+    fn pending(
+        &self,
+        open: Open<'_>,
+        last: Option<Match<'_>>,
+        question: &RequestQuestion<'_>,
+    ) -> Option<PendingBody> {
+        let mut candidates = Vec::new();
+        for (grant, api, route) in open.candidates {
+            let terms = route.terms.clone();
+            candidates.push(Candidate { permit: self.permit(grant, api, route)?, terms });
+        }
+        if let Some((grant, api, route)) = last {
+            candidates.push(Candidate { permit: self.permit(grant, api, route)?, terms: None });
+        }
+        let denies = open
+            .denies
+            .into_iter()
+            .filter_map(|route| route.terms.as_ref().map(|terms| (route.id.clone(), Arc::clone(terms))));
+        let coding = crate::condition::coding::of(question.fields);
+        let facts = Facts::of(Head::of(question));
+        Some(PendingBody { denies: denies.collect(), candidates, coding, facts })
+    }
+
+    fn decide(&self, question: &RequestQuestion<'_>) -> Result<Answer<'_>, Refusal> {
         if !self.made(&question.scope.policy_digest) || !self.made(&question.route.policy_digest) {
             return Err(Reason::PolicyUnavailable.into());
         }
@@ -40,47 +73,67 @@ impl Policy {
         if method.is_forbidden() {
             return Err(Reason::MethodForbidden.into());
         }
-        let walk = Walk { compiled: &self.compiled, question, method };
+        let mut walk = Walk { compiled: &self.compiled, question, method, open: Open::default() };
         if let Some(route) = walk.denied() {
-            return Err(Refusal { reason: Reason::DeniedByRule, rule: Some(route.id.clone()) });
+            return Err(Refusal::by(Reason::DeniedByRule, route.id.clone()));
         }
-        walk.allowed()
+        let last = walk.allowed();
+        let open = walk.open;
+        match last {
+            Ok(found) if open.denies.is_empty() && open.candidates.is_empty() => Ok(Answer::Now(found)),
+            Ok(found) => Ok(Answer::ByBody(open, Some(found))),
+            Err(_) if !open.candidates.is_empty() => Ok(Answer::ByBody(open, None)),
+            Err(refusal) => Err(refusal),
+        }
     }
+}
+
+/// Grant, API and route that allow a request.
+type Match<'p> = (&'p Grant, usize, &'p CompiledRoute);
+
+enum Answer<'p> {
+    Now(Match<'p>),
+    /// What waits for the body, and the rule that allows where nothing of that decides.
+    ByBody(Open<'p>, Option<Match<'p>>),
+}
+
+/// Rules that match as far as the head goes. Empty, and without allocation, where no rule looks at bodies.
+#[derive(Default)]
+struct Open<'p> {
+    denies: Vec<&'p CompiledRoute>,
+    candidates: Vec<Match<'p>>,
 }
 
 struct Walk<'p, 'q> {
     compiled: &'p Compiled,
     question: &'q RequestQuestion<'q>,
     method: Asked<'q>,
+    open: Open<'p>,
 }
 
 impl<'p> Walk<'p, '_> {
-    fn grants(&self) -> impl Iterator<Item = &'p Grant> {
-        let compiled = self.compiled;
-        self.question.scope.grants.iter().filter_map(move |index| compiled.grants.get(*index))
+    fn head(&self, effect: Effect, terms: &Terms) -> Check {
+        terms.head(effect, Head::of(self.question))
     }
 
     /// The first deny rule that matches. Expired grants deny on: the end of a grant never allows more.
-    fn denied(&self) -> Option<&'p CompiledRoute> {
+    fn denied(&mut self) -> Option<&'p CompiledRoute> {
         let site = self.compiled.sites.get(self.question.route.site)?;
         let target = self.question.target;
-        let matches = |route: &&CompiledRoute| {
-            route.line.methods.deny(self.method) && route.line.query.deny(target.query())
-        };
         let second_reading = target.split_at_escaped_slashes();
-        for grant in self.grants() {
+        for grant in grants(self.compiled, self.question) {
             for rules in site
                 .denying
                 .iter()
                 .filter_map(|api| grant.rules_of(*api))
                 .filter(|rules| !rules.deny.is_empty())
             {
-                let found = rules.deny.find(target.view(), |route| matches(&route));
+                let found = rules.deny.find(target.view(), |route| self.denies(route));
                 // SECURITY: an upstream that decodes `%2F` first must not be a way round a deny. Guarded by ATTACKS A04.
                 let found = found.or_else(|| {
                     second_reading
                         .as_ref()
-                        .and_then(|split| rules.deny.find(split.view(), |route| matches(&route)))
+                        .and_then(|split| rules.deny.find(split.view(), |route| self.denies(route)))
                 });
                 if found.is_some() {
                     return found;
@@ -90,41 +143,77 @@ impl<'p> Walk<'p, '_> {
         None
     }
 
-    fn allowed(&self) -> Result<(&'p Grant, usize, &'p CompiledRoute), Refusal> {
+    /// The path matches already.
+    fn denies(&mut self, route: &'p CompiledRoute) -> bool {
+        if !route.line.methods.deny(self.method) || !route.line.query.deny(self.question.target.query()) {
+            return false;
+        }
+        match route.terms.as_ref().map_or(Check::Holds, |terms| self.head(Effect::Deny, terms)) {
+            Check::Holds | Check::Unclear(_) => true,
+            Check::Fails(_) => false,
+            Check::NeedsBody => {
+                self.open.denies.push(route);
+                false
+            }
+        }
+    }
+
+    fn allowed(&mut self) -> Result<Match<'p>, Refusal> {
         let site = self.compiled.sites.get(self.question.route.site).ok_or(Reason::HostNotGranted)?;
         let mut nearest = Nearest::default();
-        for grant in self.grants() {
+        for grant in grants(self.compiled, self.question) {
+            let expired = grant.is_expired(self.question.now_unix);
             for &api in &site.allowing {
                 let Some(rules) = grant.rules_of(api) else { continue };
-                let found =
-                    rules.allow.find(self.question.target.view(), |route| self.matches(route, &mut nearest));
+                let found = rules.allow.find(self.question.target.view(), |route| {
+                    match self.matches(route, &mut nearest) {
+                        Check::NeedsBody if expired => nearest.expired = true,
+                        Check::NeedsBody => self.open.candidates.push((grant, api, route)),
+                        answer => return answer == Check::Holds,
+                    }
+                    false
+                });
                 match found {
-                    Some(_) if grant.is_expired(self.question.now_unix) => nearest.expired = true,
+                    Some(_) if expired => nearest.expired = true,
                     Some(route) => return Ok((grant, api, route)),
                     None => {}
                 }
             }
         }
-        Err(nearest.reason().into())
+        Err(nearest.refusal())
     }
 
     /// The path matches already.
-    fn matches(&self, route: &CompiledRoute, nearest: &mut Nearest) -> bool {
+    fn matches(&self, route: &CompiledRoute, nearest: &mut Nearest) -> Check {
+        // What a rule without terms fails on, for which `nearest` has the words.
+        const ELSEWHERE: Check = Check::Fails(Miss { reason: Reason::NoRule, detail: Cow::Borrowed("") });
         nearest.path = true;
         if !route.line.methods.allow(self.method) {
-            return false;
+            return ELSEWHERE;
         }
         nearest.method = true;
         if !route.line.query.allow(self.question.target.query()) {
-            return false;
+            return ELSEWHERE;
         }
         if route.websocket != self.question.websocket {
             nearest.upgrade |= self.question.websocket;
             nearest.handshake |= route.websocket;
-            return false;
+            return ELSEWHERE;
         }
-        true
+        let Some(terms) = &route.terms else { return Check::Holds };
+        let answer = self.head(Effect::Allow, terms);
+        if let Check::Fails(miss) = &answer {
+            nearest.miss.get_or_insert_with(|| miss.clone());
+        }
+        answer
     }
+}
+
+fn grants<'p, 'q>(
+    compiled: &'p Compiled,
+    question: &'q RequestQuestion<'q>,
+) -> impl Iterator<Item = &'p Grant> + use<'p, 'q> {
+    question.scope.grants.iter().filter_map(move |index| compiled.grants.get(*index))
 }
 
 /// How far the nearest rule got.
@@ -136,9 +225,18 @@ struct Nearest {
     handshake: bool,
     upgrade: bool,
     expired: bool,
+    /// The first condition that did not hold where everything else did.
+    miss: Option<Miss>,
 }
 
 impl Nearest {
+    fn refusal(self) -> Refusal {
+        match self.miss {
+            Some(miss) if !self.expired => miss.into(),
+            _ => self.reason().into(),
+        }
+    }
+
     fn reason(&self) -> Reason {
         match self {
             Self { expired: true, .. } => Reason::GrantExpired,

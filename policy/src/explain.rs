@@ -8,9 +8,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::compiled::{Compiled, Grant, Route as CompiledRoute};
+use crate::condition::{Check, Head};
+use crate::draft::Effect;
 use crate::{
-    Decision, DestinationQuestion, Host, HostError, Policy, Reason, Refusal, RequestQuestion, RunScope,
-    ScopeQuestion, Target, Tier,
+    Decision, DestinationQuestion, HeldBody, Host, HostError, Policy, Reason, Refusal, RequestQuestion,
+    RunScope, ScopeQuestion, Target, Tier,
 };
 
 /// One request as a person writes it.
@@ -23,6 +25,10 @@ pub struct Request<'a> {
     pub method: &'a str,
     /// `https://HOST[:PORT]/PATH[?QUERY]`
     pub url: &'a str,
+    /// Header fields by name.
+    pub headers: &'a Vec<(String, String)>,
+    /// The body, decoded; `None` for none.
+    pub body: Option<&'a [u8]>,
     pub websocket: bool,
     pub now_unix: i64,
 }
@@ -261,12 +267,22 @@ impl Policy {
             route: &route,
             method: request.method,
             target,
+            fields: request.headers,
             websocket: request.websocket,
             now_unix: request.now_unix,
         };
         let site = Rules::new(&self.compiled, scope, route.site);
-        match self.evaluate(&question) {
-            Decision::Allow(permit) => {
+        let answer = match self.evaluate(&question) {
+            Decision::Allow(permit) => Ok(permit),
+            Decision::NeedsBody(pending) => {
+                let body = request.body.unwrap_or_default();
+                let too_large = body.len() as u64 > pending.limit_bytes();
+                pending.inspect(if too_large { HeldBody::TooLarge } else { HeldBody::Whole(body) })
+            }
+            Decision::Refuse(refusal) => Err(refusal),
+        };
+        match answer {
+            Ok(permit) => {
                 let mut matching: Vec<_> = site.matching(&question);
                 let rule = site.view(&permit.rule().0);
                 matching.retain(|view| view.id != permit.rule().0);
@@ -281,7 +297,7 @@ impl Policy {
                     ..Explanation::refuse(Reason::NoRule, format!("grant `{}` allows it", permit.grant()))
                 }
             }
-            Decision::Refuse(refusal) => request_refused(&refusal, &site, &question),
+            Err(refusal) => request_refused(&refusal, &site, &question),
         }
     }
 
@@ -326,7 +342,13 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
         Reason::QueryNotGranted => "path and method are granted, but not with this query".to_owned(),
         Reason::UpgradeRefused => "the route is granted, but not as a websocket".to_owned(),
         Reason::GrantExpired => "the grant that would allow it is past its last day".to_owned(),
-        _ => "no allow rule matches".to_owned(),
+        _ => match &refusal.detail {
+            Some(detail) if refusal.rule.is_some() => {
+                format!("a deny rule looks at the body, and cannot: {detail}")
+            }
+            Some(detail) => format!("the route is granted on a condition that does not hold: {detail}"),
+            None => "no allow rule matches".to_owned(),
+        },
     };
     let rule = refusal.rule.as_ref().and_then(|id| site.view(&id.0));
     let mut explanation = Explanation { rule, ..Explanation::refuse(refusal.reason, because) };
@@ -334,7 +356,13 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
         explanation.also = site.denying(question);
         explanation.also.retain(|view| Some(view) != explanation.rule.as_ref());
     }
-    if !matches!(refusal.reason, Reason::DeniedByRule | Reason::MethodForbidden | Reason::GrantExpired) {
+    let conditions = refusal.detail.is_some();
+    if conditions && refusal.rule.is_none() {
+        explanation.closest = site.closest(question);
+    }
+    if !conditions
+        && !matches!(refusal.reason, Reason::DeniedByRule | Reason::MethodForbidden | Reason::GrantExpired)
+    {
         explanation.closest = site.closest(question);
         let note = if question.websocket { "    # in a rule with `websocket = true`" } else { "" };
         explanation.would_allow =
@@ -371,25 +399,45 @@ impl<'p> Rules<'p> {
     }
 
     fn matching(&self, question: &RequestQuestion<'_>) -> Vec<RuleView> {
+        let head = Head::of(question);
         let matching = self.allow.iter().filter(|route| {
-            route.websocket == question.websocket
+            let holds =
+                route.terms.as_ref().is_none_or(|terms| terms.head(Effect::Allow, head) == Check::Holds);
+            holds
+                && route.websocket == question.websocket
                 && route.line.mismatch(question.method, question.target).is_none()
         });
         matching.map(|route| RuleView::from(*route)).collect()
     }
 
     fn denying(&self, question: &RequestQuestion<'_>) -> Vec<RuleView> {
-        let denying = self.deny.iter().filter(|route| route.line.denies(question.method, question.target));
+        let head = Head::of(question);
+        let denying = self.deny.iter().filter(|route| {
+            let holds =
+                route.terms.as_ref().is_none_or(|terms| terms.head(Effect::Deny, head) == Check::Holds);
+            holds && route.line.denies(question.method, question.target)
+        });
         denying.map(|route| RuleView::from(*route)).collect()
     }
 
     fn closest(&self, question: &RequestQuestion<'_>) -> Option<Closest> {
+        let head = Head::of(question);
         let judged = self.allow.iter().filter_map(|route| {
             let (agreed, why) = match route.line.mismatch(question.method, question.target) {
                 Some(mismatch) => (mismatch.agreed, mismatch.why),
-                None if question.websocket => (usize::MAX, "the rule has no `websocket = true`".to_owned()),
-                None if route.websocket => (usize::MAX, "the rule is for websockets only".to_owned()),
-                None => return None,
+                None if question.websocket && !route.websocket => {
+                    (usize::MAX, "the rule has no `websocket = true`".to_owned())
+                }
+                None if route.websocket && !question.websocket => {
+                    (usize::MAX, "the rule is for websockets only".to_owned())
+                }
+                None => match route.terms.as_ref().map(|terms| terms.head(Effect::Allow, head)) {
+                    Some(Check::Fails(miss)) => (usize::MAX, miss.detail.into_owned()),
+                    Some(Check::NeedsBody) => {
+                        (usize::MAX, "the body does not meet its conditions".to_owned())
+                    }
+                    _ => return None,
+                },
             };
             Some((agreed, route, why))
         });

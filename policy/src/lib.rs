@@ -2,7 +2,7 @@
 //!
 //! Policy text goes in, answers come out. This crate never reads a file, a clock, a socket or the
 //! environment, and has nothing asynchronous: the caller hands it every fact that a decision needs.
-//! The only way to a [`Permit`] is [`Policy::evaluate`].
+//! The only way to a [`Permit`] is [`Policy::evaluate`], for rules that look at the body by way of [`PendingBody::inspect`].
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod canonical;
 pub mod cases;
 mod check;
 mod compiled;
+mod condition;
 mod decision;
 mod diagnostic;
 mod draft;
@@ -37,7 +38,11 @@ mod tier;
 mod units;
 
 pub use address::{AddressClass, AddressRange, AddressRangeError};
-pub use decision::{Decision, Fault, Permit, Reason, Refusal, RuleId};
+pub use condition::coding::BodyCoding;
+pub use condition::fields::{HeaderFields, NoFields};
+pub use condition::grpc::{GrpcMessageError, GrpcMessages};
+pub use condition::pending::{HeldBody, PendingBody};
+pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId};
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
 pub use model::{ApiView, CredentialView, GrantView, Loaded, Policy, SecretReference, SurfaceView};

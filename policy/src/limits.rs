@@ -40,3 +40,32 @@ pub const DIAGNOSTICS_MAX: usize = 500;
 /// States that one question about rules may look at (`automata`), and outcomes that queries may have in it. A question takes
 /// a few hundred; at the limit it is undecided, which every asker takes as the worse answer.
 pub const AUTOMATA_STATES_MAX: usize = 200_000;
+
+/// Bytes of a request body that are held for a rule that looks at it, where the rule says nothing (`inspect_bytes`). API
+/// calls are rarely above some 100 KiB; a larger body is refused with `inspection_too_large`.
+pub const INSPECT_BYTES_DEFAULT: u64 = 1024 * 1024;
+
+/// The largest `inspect_bytes` of a rule: what one request may hold of the broker's memory. More is a diagnostic.
+pub const INSPECT_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Depth of JSON that a rule looks at (serde_json itself stops at 128). Deeper is refused with `inspection_too_complex`.
+pub const JSON_DEPTH_MAX: usize = 64;
+
+/// Values in JSON that a rule looks at: bounds the memory of one body to some 64 times its values. More are refused with
+/// `inspection_too_complex`.
+pub const JSON_VALUES_MAX: usize = 65_536;
+
+/// Entries of one list of conditions (headers, pointers, values). More are a diagnostic: a rule is read in review.
+pub const CONDITIONS_MAX: usize = 256;
+
+/// Requests or messages of one batch (GraphQL, JSON-RPC). More are refused with `inspection_too_complex`.
+pub const BATCH_MAX: usize = 64;
+
+/// Tokens of one GraphQL document; GitHub's own client sends some 2,000. More are refused with `inspection_too_complex`.
+pub const GRAPHQL_TOKENS_MAX: usize = 16_384;
+
+/// Depth of selections, values and types of one GraphQL document. Deeper is refused with `inspection_too_complex`.
+pub const GRAPHQL_DEPTH_MAX: usize = 48;
+
+/// Operations and fragments of one GraphQL document. More are refused with `inspection_too_complex`.
+pub const GRAPHQL_DEFINITIONS_MAX: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Host, Target, Tier};
+use crate::{HeaderFields, Host, Target, Tier};
 
 /// Asked once, when a run is prepared: may this caller use these grants behind this tier?
 #[derive(Debug, Clone, Copy)]
@@ -67,6 +67,8 @@ pub struct RequestQuestion<'a> {
     /// Method as received (case-sensitive token, RFC 9110 9.1).
     pub method: &'a str,
     pub target: &'a Target,
+    /// The header fields that would go upstream, for rules that look at them.
+    pub fields: &'a dyn HeaderFields,
     /// The request asks to switch to the websocket protocol.
     pub websocket: bool,
     pub now_unix: i64,

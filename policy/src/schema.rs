@@ -207,6 +207,156 @@ pub(crate) struct Rule {
     routes: Vec<String>,
     /// The rule is for websocket handshakes (and for nothing else).
     websocket: Option<bool>,
+    /// Header fields that the request must have, by name.
+    headers: Option<BTreeMap<String, Header>>,
+    /// Media types that the request's body may have: `application/json`, `text/*`, `application/*+json`.
+    content_type: Option<OneOrMore>,
+    /// Media types that the answer's body may have; another answer is not passed on.
+    response_content_type: Option<OneOrMore>,
+    /// What the JSON body must say, by pointer (RFC 6901; `*` is every element of a list). The body is held for it.
+    json: Option<BTreeMap<String, Json>>,
+    /// Which GraphQL operations and root fields the request may have.
+    graphql: Option<Graphql>,
+    /// Which messages of the Model Context Protocol the request may carry.
+    mcp: Option<Mcp>,
+    /// Which gRPC methods the request may call.
+    grpc: Option<Grpc>,
+    /// The largest body that is held: `"256KiB"`. Left out: `"1MiB"`; at most `"16MiB"`.
+    inspect_bytes: Option<String>,
+    /// Requests of one run by each route of the rule.
+    #[schemars(range(min = 1))]
+    calls: Option<u64>,
+}
+
+/// GraphQL: every operation of every document must be one of these, also in a batch.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Graphql {
+    /// `query`, `mutation`, `subscription`.
+    #[schemars(length(min = 1))]
+    operations: Vec<String>,
+    /// Fields of the root by their real names. Left out: any.
+    #[schemars(length(min = 1))]
+    fields: Option<Vec<String>>,
+    /// Names of operations. Left out: any, and none.
+    #[schemars(length(min = 1))]
+    names: Option<Vec<String>>,
+}
+
+/// Model Context Protocol over HTTP: every JSON-RPC message must be one of these, also in a batch.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Mcp {
+    /// JSON-RPC methods; `notifications/*` is every one below.
+    #[schemars(length(min = 1))]
+    methods: Vec<String>,
+    /// Tools that `tools/call` may call. Left out: any.
+    #[schemars(length(min = 1))]
+    tools: Option<Vec<String>>,
+    /// What the arguments of `tools/call` must be, by pointer.
+    arguments: Option<BTreeMap<String, Json>>,
+    /// Answers to requests of the server may be sent too.
+    responses: Option<bool>,
+}
+
+/// gRPC by service and method, as the path on the wire has them.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Grpc {
+    /// `package.Service/Method`, or `package.Service/*`.
+    #[schemars(length(min = 1))]
+    methods: Vec<String>,
+    /// The largest message that may be sent: `"64KiB"`.
+    max_message: Option<String>,
+}
+
+/// One text or several.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+/// What a header must be: one value, one of several, or a table.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Header {
+    Exact(String),
+    OneOf(Vec<String>),
+    Table(HeaderTable),
+}
+
+/// A condition on one header.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct HeaderTable {
+    /// The values that it may have.
+    #[schemars(length(min = 1))]
+    r#enum: Option<Vec<String>>,
+    /// A bounded regular expression that the whole value matches.
+    pattern: Option<String>,
+    /// The header may not be there.
+    absent: Option<bool>,
+    /// The header may be left out.
+    optional: Option<bool>,
+}
+
+/// What stands at a place of the body: a value, one of several, or a table.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Json {
+    Exact(Scalar),
+    OneOf(Vec<Scalar>),
+    Table(JsonTable),
+}
+
+/// A value that is compared.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Scalar {
+    Text(String),
+    Number(f64),
+    Flag(bool),
+}
+
+/// A condition on one place of a JSON body. Every part that is there must hold.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct JsonTable {
+    /// `null`, `boolean`, `integer`, `number`, `string`, `array` or `object`.
+    r#type: Option<String>,
+    /// The values that may stand there.
+    #[schemars(length(min = 1))]
+    r#enum: Option<Vec<Scalar>>,
+    /// A bounded regular expression that the whole text matches.
+    pattern: Option<String>,
+    /// The least number.
+    min: Option<f64>,
+    /// The greatest number.
+    max: Option<f64>,
+    /// Characters of a text.
+    #[schemars(range(min = 1))]
+    max_length: Option<u64>,
+    /// Elements of a list, or members of an object.
+    #[schemars(range(min = 1))]
+    max_items: Option<u64>,
+    /// The only members that an object may have.
+    #[schemars(length(min = 1))]
+    members: Option<Vec<String>>,
+    /// Nothing may stand there.
+    absent: Option<bool>,
+    /// Nothing need stand there.
+    optional: Option<bool>,
 }
 
 #[cfg(test)]
@@ -235,7 +385,13 @@ mod tests {
         assert_eq!(fields(definition("Trust")), sorted(crate::read::api::TRUST_FIELDS));
         assert_eq!(fields(definition("Grant")), sorted(crate::read::grant::GRANT_FIELDS));
         assert_eq!(fields(definition("Budget")), sorted(crate::read::grant::BUDGET_FIELDS));
-        assert_eq!(fields(definition("Rule")), sorted(crate::read::grant::RULE_FIELDS));
+        let rule = [crate::read::grant::RULE_FIELDS, crate::read::condition::CONDITION_FIELDS].concat();
+        assert_eq!(fields(definition("Rule")), sorted(&rule));
+        assert_eq!(fields(definition("Graphql")), sorted(crate::read::condition::GRAPHQL_FIELDS));
+        assert_eq!(fields(definition("Mcp")), sorted(crate::read::condition::MCP_FIELDS));
+        assert_eq!(fields(definition("Grpc")), sorted(crate::read::condition::GRPC_FIELDS));
+        assert_eq!(fields(definition("HeaderTable")), sorted(crate::read::condition::HEADER_FIELDS));
+        assert_eq!(fields(definition("JsonTable")), sorted(crate::read::condition::JSON_FIELDS));
         let kinds = definition("Credential")["oneOf"].as_array().unwrap();
         let by_kind: Vec<(&str, Vec<&str>)> = kinds
             .iter()

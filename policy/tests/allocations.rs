@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use freeboard_policy::{
-    Decision, DestinationQuestion, Host, Policy, RequestQuestion, ScopeQuestion, SourceFile, Target,
+    Decision, DestinationQuestion, Host, NoFields, Policy, RequestQuestion, ScopeQuestion, SourceFile, Target,
 };
 
 #[test]
@@ -44,6 +44,7 @@ fn a_decision_allocates_nothing() {
                 route: &route,
                 method,
                 target: &target,
+                fields: &NoFields,
                 websocket: false,
                 now_unix: 0,
             };

@@ -40,7 +40,7 @@ impl From<Reason> for Stop {
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Self {
-        Self { reason: refusal.reason, rule: refusal.rule, detail: None }
+        Self { reason: refusal.reason, rule: refusal.rule, detail: refusal.detail }
     }
 }
 

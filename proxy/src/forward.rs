@@ -7,7 +7,7 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use freeboard_policy::{ApiView, GrantView, Host, Permit, Reason, Route};
+use freeboard_policy::{AnswerTerms, ApiView, GrantView, Host, Permit, Reason, Route};
 use tokio::time::timeout;
 
 use crate::credential::{Material, Scrubber};
@@ -37,9 +37,21 @@ pub struct Plan<'a> {
     pub material: Option<&'a Material>,
     /// The host that the guest asked for; an alias where it differs from the route's.
     pub asked: &'a Host,
+    /// What the rule demands of the answer.
+    pub answer: Option<&'a AnswerTerms>,
 }
 
 impl Plan<'_> {
+    /// # Errors
+    /// `response_type_not_granted`: the answer has a body of another type than the rule takes.
+    fn check_answer(&self, fields: &Fields, length: Length) -> Result<(), Stop> {
+        let Some(terms) = self.answer else { return Ok(()) };
+        if matches!(length, Length::None | Length::Sized(0)) || terms.takes(fields.all("content-type")) {
+            return Ok(());
+        }
+        Err(Stop::new(Reason::ResponseTypeNotGranted, "the content type of the answer is none of the rule's"))
+    }
+
     fn key(&self) -> Key<'_> {
         Key {
             host: &self.route.host,
@@ -435,6 +447,7 @@ async fn relay<S: Sink>(
     {
         return Err(Stop::with(Reason::ResponseTooLarge, format!("{length} bytes, at most {limit}")).into());
     }
+    plan.check_answer(&answer.fields, answer.framing.length())?;
     // A session that the upstream gives to our credential is not the guest's to keep (ATTACKS C05).
     if plan.material.is_some() && answer.fields.remove("set-cookie") {
         draft.note(|outcome| outcome.stripped.push("set_cookie"));

@@ -30,6 +30,10 @@ pub const POOLED_WIRE_BUFFERS: usize = 16;
 /// Interim (1xx) responses before a final one. At the limit: `upstream_malformed`.
 pub const MAX_INTERIM_RESPONSES: usize = 16;
 
+/// Bytes of request bodies that one run has in memory for rules that look at them, as they came and decoded: four of the
+/// largest at once. At the limit: `run_limit`.
+pub const HELD_BYTES_PER_RUN: u64 = 64 << 20;
+
 /// A whole request head must arrive within this time of its first byte (ATTACKS E01). At the limit: 408 and close.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// From accepted connection to the end of the TLS handshake (ATTACKS E03). At the limit: closed, recorded.

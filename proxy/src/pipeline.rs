@@ -9,15 +9,17 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use freeboard_policy::{Host, Reason};
+use freeboard_policy::{Host, PendingBody, Permit, Reason};
 
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::decide::budget::InFlight;
-use crate::decide::{self, Allowed, Question};
+use crate::decide::{self, Allowed, Decided, Question};
 use crate::error::Stop;
 use crate::forward;
 use crate::record::{Draft, Kind};
 use crate::request::head::Form;
+use crate::request::held::{self, hold};
+use crate::request::measured::{self, Measured};
 use crate::request::{Body, Length, Name, RequestHead, Version};
 use crate::respond::{Guarded, Sink};
 use crate::run::RunContext;
@@ -65,7 +67,7 @@ pub struct Held {
 impl Held {
     /// Ends when policy no longer allows the websocket.
     pub async fn revoked(&self, client: &Client) -> Stop {
-        match question(&self.place.0, self.place.1, &self.head) {
+        match question(&self.place.0, self.place.1, &self.head, None) {
             Ok(asked) => {
                 decide::revoked(&client.broker, &client.run, Arc::clone(&self.snapshot), asked).await
             }
@@ -135,7 +137,17 @@ async fn decide_and_forward<B: Body, S: Sink>(
     }
     let (host, port) = place(lead, head)?;
     draft.note(|outcome| (outcome.host, outcome.port) = (host.as_str().into(), port));
-    let allowed = decide::request(&client.run, snapshot, draft.started(), question(&host, port, head)?)?;
+    let asked = question(&host, port, head, None)?;
+    let (allowed, mut held) = match decide::request(&client.run, snapshot, draft.started(), asked)? {
+        Decided::Allowed(allowed) => (allowed, None),
+        // Boxed: most requests never need this state.
+        Decided::NeedsBody(pending) => {
+            let place = (&host, port);
+            let (allowed, held) =
+                Box::pin(inspect(client, snapshot, draft, place, pending, head, body, sink)).await?;
+            (allowed, Some(held))
+        }
+    };
     let Allowed { permit, route, api, grant } = allowed;
     draft.note(|outcome| {
         outcome.grant = Some(Arc::clone(permit.grant()));
@@ -149,6 +161,9 @@ async fn decide_and_forward<B: Body, S: Sink>(
         return Err(Stop::with(Reason::BodyTooLarge, format!("{length} bytes, at most {limit}")));
     }
     let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
+    if let Some(calls) = permit.calls() {
+        client.run.begin_route(permit.rule(), calls)?;
+    }
     let material = match permit.credential() {
         Some(name) => Some(snapshot.material(name, &client.run, draft.started()).await?),
         None => None,
@@ -160,6 +175,7 @@ async fn decide_and_forward<B: Body, S: Sink>(
     }
     let slot = client.broker.recorder.reserve()?;
     draft.note(|outcome| outcome.slot = Some(slot));
+    let (answer, messages) = (permit.answer_terms(), permit.grpc_messages());
     let plan = forward::Plan {
         client,
         api: &api,
@@ -167,20 +183,24 @@ async fn decide_and_forward<B: Body, S: Sink>(
         grant,
         material: material.as_deref(),
         asked: &host,
+        answer: answer.as_ref(),
     };
     let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
     let mut guarded = Guarded::new(sink, scrubber);
-    let head = &*head;
-    let asked = question(&host, port, head)?;
-    let after = {
-        let mut forward = pin!(forward::forward(plan, permit, draft, head, body, &mut guarded));
-        // SECURITY: a permission that is taken away ends what it allowed, however long that would have run on.
-        let mut revoked = pin!(decide::revoked(&client.broker, &client.run, Arc::clone(snapshot), asked));
-        poll_fn(|cx| match forward.as_mut().poll(cx) {
-            Poll::Ready(after) => Poll::Ready(after),
-            Poll::Pending => revoked.as_mut().poll(cx).map(Err),
-        })
-        .await
+    let after = match (&mut held, messages) {
+        (None, None) => send(client, snapshot, plan, permit, draft, head, None, body, &mut guarded).await,
+        (None, Some(messages)) => {
+            let mut body = Measured::new(body, messages);
+            Box::pin(send(client, snapshot, plan, permit, draft, head, None, &mut body, &mut guarded)).await
+        }
+        (Some(held), messages) => {
+            let (held, mut body) = held.split();
+            if let Some(mut messages) = messages {
+                messages.pass(held.raw()).map_err(measured::stopped)?;
+            }
+            Box::pin(send(client, snapshot, plan, permit, draft, head, Some(held), &mut body, &mut guarded))
+                .await
+        }
     };
     let found = guarded.found();
     draft.note(|outcome| {
@@ -190,9 +210,60 @@ async fn decide_and_forward<B: Body, S: Sink>(
     Ok((after?, in_flight, (host, port)))
 }
 
-fn question<'a>(host: &'a Host, port: u16, head: &'a RequestHead) -> Result<Question<'a>, Stop> {
+/// Holds the body for the rules that look at it, and asks again.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from another owner")]
+async fn inspect<'s, B: Body, S: Sink>(
+    client: &Client,
+    snapshot: &'s Arc<Snapshot>,
+    draft: &Draft,
+    place: (&Host, u16),
+    pending: PendingBody,
+    head: &mut RequestHead,
+    body: &mut B,
+    sink: &mut S,
+) -> Result<(Allowed<'s>, held::Held), Stop> {
+    let (limit, coding) = (pending.limit_bytes(), pending.coding());
+    let held = hold(head, body, sink, limit, coding, client.run.room()).await?;
+    let asked = question(place.0, place.1, head, Some(held.content()))?;
+    match decide::request(&client.run, snapshot, draft.started(), asked)? {
+        Decided::Allowed(allowed) => Ok((allowed, held)),
+        Decided::NeedsBody(_) => Err(Stop::new(Reason::Internal, "the body was asked for twice")),
+    }
+}
+
+/// Sends what is permitted, for as long as it stays so.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from another owner")]
+async fn send<B: Body, S: Sink>(
+    client: &Client,
+    snapshot: &Arc<Snapshot>,
+    plan: forward::Plan<'_>,
+    permit: Permit,
+    draft: &mut Draft,
+    head: &RequestHead,
+    held: Option<&held::Content>,
+    body: &mut B,
+    sink: &mut S,
+) -> Result<After, Stop> {
+    let asked = question(plan.asked, plan.route.port, head, held)?;
+    let mut forward = pin!(forward::forward(plan, permit, draft, head, body, sink));
+    // SECURITY: a permission that is taken away ends what it allowed, however long that would have run on.
+    let mut revoked = pin!(decide::revoked(&client.broker, &client.run, Arc::clone(snapshot), asked));
+    poll_fn(|cx| match forward.as_mut().poll(cx) {
+        Poll::Ready(after) => Poll::Ready(after),
+        Poll::Pending => revoked.as_mut().poll(cx).map(Err),
+    })
+    .await
+}
+
+fn question<'a>(
+    host: &'a Host,
+    port: u16,
+    head: &'a RequestHead,
+    held: Option<&'a held::Content>,
+) -> Result<Question<'a>, Stop> {
     let target = head.target.as_ref().ok_or(Stop::malformed("no target"))?;
-    Ok(Question { host, port, method: &head.method, target, websocket: head.websocket.is_some() })
+    let (fields, websocket) = (&head.fields, head.websocket.is_some());
+    Ok(Question { host, port, method: &head.method, target, fields, websocket, held })
 }
 
 /// The one place that everything agrees on: CONNECT or synthetic address = SNI = Host = what is dialled and verified.

@@ -1,12 +1,12 @@
 //! What belongs to one run: identity, scope, budgets, names, upstream connections, trace and end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
 use freeboard_control::{Call, Evidence, OpenGate, Trace};
-use freeboard_policy::{GrantView, Reason, RunScope, ScopeQuestion, Tier};
+use freeboard_policy::{GrantView, Reason, RuleId, RunScope, ScopeQuestion, Tier};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +16,7 @@ use crate::dns::NameTable;
 use crate::error::Stop;
 use crate::limits;
 use crate::record::{Outcome, Verdict};
+use crate::request::held::Room;
 use crate::upstream::pool::Pool;
 
 /// One run, from the opening of its gate to its end. Shared by the gate's doors in an `Arc`.
@@ -46,6 +47,10 @@ pub struct RunContext {
     trace: Mutex<Trace>,
     connections: AtomicUsize,
     refusal_leaves: AtomicU32,
+    /// Bytes of request bodies that are held for rules that look at them.
+    held: Arc<AtomicU64>,
+    /// Calls by each route whose rule bounds them.
+    route_calls: Mutex<HashMap<RuleId, u64>>,
 }
 
 #[derive(Debug)]
@@ -80,6 +85,8 @@ impl RunContext {
             trace: Mutex::default(),
             connections: AtomicUsize::new(0),
             refusal_leaves: AtomicU32::new(0),
+            held: Arc::default(),
+            route_calls: Mutex::default(),
         };
         if !run.grants.is_empty() {
             run.scope(&broker.snapshot(), run.opened)?;
@@ -142,6 +149,25 @@ impl RunContext {
     pub fn budget(&self, grant: &GrantView) -> Arc<GrantBudget> {
         let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(budgets.entry(Arc::clone(&grant.name)).or_default())
+    }
+
+    /// Takes one of the calls that a rule gives to a route of it.
+    ///
+    /// # Errors
+    /// `budget_exhausted`
+    pub fn begin_route(&self, rule: &RuleId, limit: u64) -> Result<(), Stop> {
+        let mut calls = self.route_calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = calls.entry(rule.clone()).or_default();
+        if *used >= limit {
+            return Err(Stop::with(Reason::BudgetExhausted, format!("calls = {limit} of the route")));
+        }
+        *used += 1;
+        Ok(())
+    }
+
+    /// Room for a body that is held.
+    pub fn room(&self) -> Room {
+        Room::new(&self.held)
     }
 
     /// Counts a guest connection for as long as the guard lives; `None` at the limit of the run.

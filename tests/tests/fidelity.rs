@@ -6,7 +6,8 @@ use std::io::Read as _;
 use std::time::Duration;
 
 use freeboard_policy::{
-    Decision, DestinationQuestion, Host, Policy, RequestQuestion, ScopeQuestion, SourceFile, Target, Tier,
+    Decision, DestinationQuestion, Host, NoFields, Policy, RequestQuestion, ScopeQuestion, SourceFile,
+    Target, Tier,
 };
 use freeboard_tests::answer::Answer;
 use freeboard_tests::expect::{allowed, bare, get};
@@ -227,6 +228,7 @@ fn g26_what_the_policy_says_is_what_happens() {
                     route: &route,
                     method: "GET",
                     target: &target,
+                    fields: &NoFields,
                     websocket: false,
                     now_unix: 1_800_000_000,
                 };

@@ -26,6 +26,7 @@ pub(crate) fn rules(compiled: &Compiled, diagnostics: &mut Vec<Diagnostic>) {
     let whole = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
     for grant in &compiled.grants {
         rules::of_grant(compiled, grant, diagnostics);
+        rules::ambiguous_terms(grant, diagnostics);
         if whole {
             rules::idle_denies(compiled, grant, diagnostics);
         }

@@ -2,6 +2,7 @@
 
 use crate::compiled::trie::Relation;
 use crate::compiled::{Api, Compiled, Grant, Route};
+use crate::condition;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::route::PathEnd;
 
@@ -11,7 +12,10 @@ pub(super) fn of_grant(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagn
         for trie in [&rules.allow, &rules.deny] {
             for route in &trie.routes {
                 let covering = trie.related(&route.line, Relation::Covers, |other| {
-                    other.id != route.id && other.websocket == route.websocket && comes_first(other, route)
+                    other.id != route.id
+                        && other.websocket == route.websocket
+                        && condition::covers(other.terms.as_ref(), route.terms.as_ref())
+                        && comes_first(other, route)
                 });
                 if let Some(other) = covering {
                     found.push(covered(route, other));
@@ -19,7 +23,9 @@ pub(super) fn of_grant(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagn
             }
         }
         for route in &rules.allow.routes {
-            if let Some(deny) = rules.deny.related(&route.line, Relation::Covers, |_| true) {
+            if let Some(deny) = rules.deny.related(&route.line, Relation::Covers, |deny| {
+                deny.terms.as_ref().is_none_or(|terms| !terms.narrows())
+            }) {
                 let message = format!("`{}` can never match: a deny rule covers it", route.line.written);
                 let help = "deny wins over allow, whatever the order; remove one of the two, or narrow the deny rule";
                 let diagnostic = Diagnostic::error(Code::UnreachableRule, message).at(route.place.clone());
@@ -39,6 +45,7 @@ fn comes_first(other: &Route, route: &Route) -> bool {
 
 fn same(one: &Route, other: &Route) -> bool {
     one.line.canonical() == other.line.canonical()
+        && condition::same(one.terms.as_ref(), other.terms.as_ref())
 }
 
 fn covered(route: &Route, other: &Route) -> Diagnostic {
@@ -63,6 +70,35 @@ fn too_wide(api: &Api, route: &Route) -> Option<Diagnostic> {
     let message = format!("every request to API `{}` is sent with credential `{credential}`", api.view.name);
     let help = "list the routes that are needed; what the credential can do, the run can do";
     Some(Diagnostic::warning(Code::WideRule, message).at(route.place.clone()).help(help))
+}
+
+/// Allow rules of one grant that one request can match, and that demand different things of it. Of a route with conditions
+/// and one without, the conditions would say nothing.
+pub(super) fn ambiguous_terms(grant: &Grant, found: &mut Vec<Diagnostic>) {
+    for rules in &grant.rules {
+        for route in rules.allow.routes.iter().filter(|route| route.terms.is_some()) {
+            let met = rules.allow.related(&route.line, Relation::Meets, |other| {
+                other.id != route.id
+                    && other.websocket == route.websocket
+                    && !condition::same(other.terms.as_ref(), route.terms.as_ref())
+                    && !excludes(other, route)
+                    // Of two rules with conditions the later one is reported.
+                    && (other.terms.is_none() || other.place < route.place)
+            });
+            let Some(met) = met else { continue };
+            let message = format!(
+                "one request can match `{}` and `{}`, whose rules demand different things",
+                route.line.written, met.line.written
+            );
+            let diagnostic = Diagnostic::error(Code::AmbiguousRule, message).at(route.place.clone());
+            let help = "make the routes disjoint, or the conditions such that no request meets both";
+            found.push(diagnostic.related(met.place.clone(), "the other rule").help(help));
+        }
+    }
+}
+
+fn excludes(one: &Route, other: &Route) -> bool {
+    one.terms.as_ref().zip(other.terms.as_ref()).is_some_and(|(one, other)| one.excludes(other))
 }
 
 /// Deny rules that no allow rule of their grant meets.
@@ -116,9 +152,9 @@ fn ambiguous_pair(compiled: &Compiled, one: usize, other: usize, found: &mut Vec
         for second in compiled.grants.iter().filter(|second| share_a_caller(first, second)) {
             let Some(others) = second.rules_of(other) else { continue };
             for route in &rules.allow.routes {
-                let met = others
-                    .allow
-                    .related(&route.line, Relation::Meets, |met| met.websocket == route.websocket);
+                let met = others.allow.related(&route.line, Relation::Meets, |met| {
+                    met.websocket == route.websocket && !excludes(met, route)
+                });
                 let Some(met) = met else { continue };
                 let message = format!(
                     "one request could be sent with {} or with {}",

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::RuleId;
+use crate::condition::Terms;
 use crate::diagnostic::Place;
 use crate::draft::{Draft, DraftGrant, Effect};
 use crate::model::{ApiView, CredentialView, GrantView};
@@ -66,6 +67,7 @@ pub(crate) struct Route {
     pub(crate) id: RuleId,
     pub(crate) line: RouteLine,
     pub(crate) websocket: bool,
+    pub(crate) terms: Option<Arc<Terms>>,
     pub(crate) place: Place,
 }
 
@@ -124,6 +126,7 @@ impl Compiled {
                     id: route.id,
                     line: route.line,
                     websocket: rule.websocket,
+                    terms: rule.terms.clone(),
                     place: route.place,
                 });
             }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::condition::{self, CONDITION_FIELDS};
 use super::table::{Fields, Reader, shared};
 use crate::diagnostic::{Code, Diagnostic, Severity};
 use crate::draft::{At, DraftGrant, DraftRoute, DraftRule, Effect};
@@ -20,6 +21,7 @@ use crate::{RuleId, Tier};
 pub(crate) const GRANT_FIELDS: &[&str] = &["callers", "floor", "ttl", "expires", "budget", "allow", "deny"];
 pub(crate) const BUDGET_FIELDS: &[&str] =
     &["calls", "per_minute", "concurrent", "request_bytes", "response_bytes"];
+/// Fields of a rule beside `CONDITION_FIELDS`.
 pub(crate) const RULE_FIELDS: &[&str] = &["api", "routes", "websocket"];
 
 const DURATION_HELP: &str = "a whole number above 0 and `s`, `m`, `h` or `d`, for example `\"15m\"`";
@@ -173,20 +175,25 @@ fn rule(
     effect: Effect,
     id: &str,
 ) -> Option<DraftRule> {
-    let fields = Fields::new(reader, table, header, "a rule", RULE_FIELDS);
+    let known = [RULE_FIELDS, CONDITION_FIELDS].concat();
+    let fields = Fields::new(reader, table, header, "a rule", &known);
     let api = fields.required_text(reader, "api", "api = \"NAME\"").map(shared);
     let websocket = fields.flag(reader, "websocket");
     if websocket && effect == Effect::Deny {
         let span = fields.get("websocket").map_or(0..0, Spanned::span);
         reader.error(Code::BadValue, span, "a deny rule covers websockets anyway", "leave `websocket` out");
     }
+    let before = reader.error_count();
+    let terms = condition::read(reader, &fields, effect, websocket);
+    let broken = reader.error_count() > before;
     let texts = fields.required_texts(reader, "routes", "routes = [\"GET /v1/items/{int}\"]")?;
     let mut routes = Vec::new();
     for (index, (text, span)) in texts.into_iter().enumerate() {
         let id = RuleId(Arc::from(format!("{id}.routes[{index}]")));
         routes.extend(route(reader, text, span, id));
     }
-    Some(DraftRule { effect, api: api?, websocket, routes })
+    // A rule whose conditions cannot be read would look wider than it is meant to be.
+    (!broken).then_some(DraftRule { effect, api: api?, websocket, terms, routes })
 }
 
 fn route(reader: &mut Reader<'_, '_>, text: &str, span: Range<usize>, id: RuleId) -> Option<DraftRoute> {

@@ -1,6 +1,7 @@
 //! Files to definitions: TOML with places, every mistake with its place.
 
 pub(crate) mod api;
+pub(crate) mod condition;
 pub(crate) mod credential;
 pub(crate) mod grant;
 mod table;

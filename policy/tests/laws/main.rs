@@ -6,8 +6,8 @@ mod reference;
 
 use freeboard_policy::explain::{Request, Verdict};
 use freeboard_policy::{
-    Code, Decision, DestinationQuestion, Host, Policy, Reason, RequestQuestion, RunScope, ScopeQuestion,
-    Severity, SourceFile, Target, render_all,
+    Code, Decision, DestinationQuestion, HeldBody, Host, NoFields, Policy, Reason, RequestQuestion, RunScope,
+    ScopeQuestion, Severity, SourceFile, Target, render_all,
 };
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
@@ -135,10 +135,20 @@ fn decide(policy: &Policy, method: &str, target: &str, websocket: bool) -> Resul
     let (scope, host) = (scope(policy), Host::parse("a.test").unwrap());
     let destination = DestinationQuestion { scope: &scope, host: &host, port: 443 };
     let route = policy.destination(&destination).map_err(|refusal| refusal.reason)?;
-    let question =
-        RequestQuestion { scope: &scope, route: &route, method, target: &target, websocket, now_unix: 0 };
+    let question = RequestQuestion {
+        scope: &scope,
+        route: &route,
+        method,
+        target: &target,
+        fields: &NoFields,
+        websocket,
+        now_unix: 0,
+    };
     match policy.evaluate(&question) {
         Decision::Allow(_) => Ok(()),
+        Decision::NeedsBody(pending) => {
+            pending.inspect(HeldBody::Whole(&[])).map(drop).map_err(|refusal| refusal.reason)
+        }
         Decision::Refuse(refusal) => Err(refusal.reason),
     }
 }
@@ -206,7 +216,7 @@ proptest! {
         for (method, target, websocket) in requests {
             let url = format!("https://a.test{target}");
             let asked = Request {
-                caller: Some("x"), grants: None, tier: None, method: &method, url: &url, websocket, now_unix: 0,
+                caller: Some("x"), grants: None, tier: None, method: &method, url: &url, headers: &Vec::new(), body: None, websocket, now_unix: 0,
             };
             let explanation = policy.explain(&asked);
             let answer = decide(&policy, &method, &target, websocket);

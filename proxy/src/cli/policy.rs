@@ -1,10 +1,12 @@
 //! `freeboard policy`: check, explain, test and describe policy files. Reads files, never a running broker.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use freeboard_policy::explain::{Request, Verdict};
+use freeboard_policy::limits::INSPECT_BYTES_MAX;
 use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, cases, render_all, schema};
 use serde_json::json;
 
@@ -76,11 +78,31 @@ struct Explain {
     /// Measured tier of the run [default: floors are not compared]
     #[arg(long, value_name = "TIER", value_parser = tier)]
     tier: Option<Tier>,
+    /// Header field of the request; may be repeated
+    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
+    headers: Vec<(String, String)>,
+    /// Body of the request, decoded; `@FILE` reads it from a file
+    #[arg(long, value_name = "TEXT")]
+    body: Option<String>,
     /// The request is a websocket handshake
     #[arg(long)]
     websocket: bool,
     #[arg(long, value_enum, default_value = "text")]
     format: Format,
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("a header is `NAME: VALUE`")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+/// The bytes of `--body`.
+fn body(text: &str) -> std::io::Result<Vec<u8>> {
+    let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
+    let mut bytes = Vec::new();
+    // One byte more than is ever looked at, so that a larger body is seen as too large.
+    std::fs::File::open(path)?.take(INSPECT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn tier(word: &str) -> Result<Tier, String> {
@@ -183,12 +205,18 @@ impl Explain {
             Ok((_, loaded)) => loaded.policy,
             Err(why) => return unloaded(&why),
         };
+        let body = match self.body.as_deref().map(body).transpose() {
+            Ok(body) => body,
+            Err(error) => return exit::report(Exit::Usage, &error),
+        };
         let explanation = policy.explain(&Request {
             caller: Some(&self.caller),
             grants: (!self.grants.is_empty()).then_some(self.grants.as_slice()),
             tier: self.tier,
             method: &self.method,
             url: &self.url,
+            headers: &self.headers,
+            body: body.as_deref(),
             websocket: self.websocket,
             now_unix: now_unix(),
         });

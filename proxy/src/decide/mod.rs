@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use freeboard_policy::{
-    ApiView, Decision, DestinationQuestion, GrantView, Host, Permit, RequestQuestion, Route, RunScope, Target,
+    ApiView, Decision, DestinationQuestion, GrantView, Host, PendingBody, Permit, Reason, RequestQuestion,
+    Route, RunScope, Target,
 };
 
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::error::Stop;
+use crate::request::Fields;
+use crate::request::held::Content;
 use crate::run::RunContext;
 
 pub mod budget;
@@ -28,7 +31,18 @@ pub struct Question<'a> {
     pub port: u16,
     pub method: &'a str,
     pub target: &'a Target,
+    pub fields: &'a Fields,
     pub websocket: bool,
+    /// The body, once it is held.
+    pub held: Option<&'a Content>,
+}
+
+/// What policy says of one request.
+#[derive(Debug)]
+pub enum Decided<'s> {
+    Allowed(Allowed<'s>),
+    /// A rule looks at the body: hold it and ask again.
+    NeedsBody(PendingBody),
 }
 
 /// May this run go to this place at all? Asked at CONNECT and when a ClientHello names its server.
@@ -56,27 +70,32 @@ pub fn request<'s>(
     snapshot: &'s Arc<Snapshot>,
     now: Moment,
     asked: Question<'_>,
-) -> Result<Allowed<'s>, Stop> {
+) -> Result<Decided<'s>, Stop> {
     let (scope, route) = destination(run, snapshot, now, asked.host, asked.port)?;
     let question = RequestQuestion {
         scope: &scope,
         route: &route,
         method: asked.method,
         target: asked.target,
+        fields: asked.fields,
         websocket: asked.websocket,
         now_unix: now.unix_seconds(),
     };
     let permit = match snapshot.policy.evaluate(&question) {
         Decision::Allow(permit) => permit,
+        Decision::NeedsBody(pending) => match asked.held {
+            Some(held) => pending.inspect(held.view())?,
+            None => return Ok(Decided::NeedsBody(pending)),
+        },
         Decision::Refuse(refusal) => return Err(refusal.into()),
     };
-    let fault = |what| Stop::new(freeboard_policy::Reason::Internal, what);
+    let fault = |what| Stop::new(Reason::Internal, what);
     if permit.api() != &route.api {
         return Err(fault("the permit is for another API than the route"));
     }
     let api = snapshot.api(&route.api).ok_or(fault("policy does not know its own API"))?;
     let grant = snapshot.grant(permit.grant()).ok_or(fault("policy does not know its own grant"))?;
-    Ok(Allowed { permit, route, api, grant })
+    Ok(Decided::Allowed(Allowed { permit, route, api, grant }))
 }
 
 /// Ends when what is in flight is no longer allowed, by a new generation of policy or because its time is over, with what
@@ -94,11 +113,15 @@ pub async fn revoked(
         let current = broker.snapshot();
         let changed = !Arc::ptr_eq(&seen, &current);
         if changed || told {
-            if let Err(mut stop) = request(run, &current, broker.clock.now(), asked) {
-                let why =
-                    if changed { "cut: the policy has changed" } else { "cut: the grant's time is over" };
-                stop.detail = Some(why.into());
-                return stop;
+            let why = if changed { "cut: the policy has changed" } else { "cut: the grant's time is over" };
+            match request(run, &current, broker.clock.now(), asked) {
+                Ok(Decided::Allowed(_)) => {}
+                // SECURITY: its body is gone, so nobody can tell what the new rules would say of it.
+                Ok(Decided::NeedsBody(_)) => return Stop::new(Reason::BodyNotGranted, why),
+                Err(mut stop) => {
+                    stop.detail = Some(why.into());
+                    return stop;
+                }
             }
             seen = current;
         }

@@ -280,6 +280,7 @@ async fn relay<S: Sink>(
     {
         return Err(Stop::with(Reason::ResponseTooLarge, format!("{length} bytes, at most {limit}")).into());
     }
+    plan.check_answer(&response.fields, response.length)?;
     // A session that the upstream gives to our credential is not the guest's to keep (ATTACKS C05).
     if plan.material.is_some() && response.fields.remove("set-cookie") {
         draft.note(|outcome| outcome.stripped.push("set_cookie"));

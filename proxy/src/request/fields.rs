@@ -93,6 +93,12 @@ impl Fields {
     }
 }
 
+impl freeboard_policy::HeaderFields for Fields {
+    fn each_value(&self, name: &str, each: &mut dyn FnMut(&[u8])) {
+        self.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)).for_each(|(_, value)| each(value));
+    }
+}
+
 fn split(text: &[u8], entry: Entry) -> (&str, &[u8]) {
     let part = |from: u32, to: u32| text.get(from as usize..to as usize).unwrap_or_default();
     let name = std::str::from_utf8(part(entry.start, entry.value)).unwrap_or_default();

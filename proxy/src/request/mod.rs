@@ -3,6 +3,8 @@
 pub mod body;
 pub mod fields;
 pub mod head;
+pub mod held;
+pub mod measured;
 pub mod name;
 pub mod place;
 

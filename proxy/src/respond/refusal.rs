@@ -55,6 +55,8 @@ pub fn refused(stop: &Stop, id: RequestId, close: bool) -> Refused {
 const POLICY_HINT: &str =
     "This is policy; do not retry. Ask the owner of the grant for a rule if you need it.";
 const REQUEST_HINT: &str = "Send a well-formed request; do not retry it unchanged.";
+const SMALLER_HINT: &str = "Send less at once; do not retry it unchanged.";
+const PLAIN_HINT: &str = "Send the body without Content-Encoding.";
 const RETRY_HINT: &str = "Try again later.";
 const OPERATOR_HINT: &str = "Tell the operator the request id.";
 
@@ -66,6 +68,22 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::DeniedByRule => ("A rule forbids this request.", POLICY_HINT),
         Reason::MethodNotGranted => ("The path is granted, this method is not.", POLICY_HINT),
         Reason::QueryNotGranted => ("The path is granted, this query is not.", POLICY_HINT),
+        Reason::HeaderNotGranted => ("The route is granted, these header fields are not.", POLICY_HINT),
+        Reason::ContentTypeNotGranted => ("The route is granted, this content type is not.", POLICY_HINT),
+        Reason::BodyNotGranted => ("The route is granted, what the body says is not.", POLICY_HINT),
+        Reason::MessageTooLarge => ("A message is larger than the rule takes.", SMALLER_HINT),
+        Reason::InspectionTooLarge => ("The body is too large for a rule that looks at it.", SMALLER_HINT),
+        Reason::InspectionTruncated => ("The body ends too early for a rule that looks at it.", REQUEST_HINT),
+        Reason::InspectionEncoding => ("The body's encoding cannot be looked through.", PLAIN_HINT),
+        Reason::InspectionNestedEncoding => ("The body is encoded more than once.", PLAIN_HINT),
+        Reason::InspectionDuplicateKey => ("The body says one thing twice.", REQUEST_HINT),
+        Reason::InspectionMalformed => {
+            ("The body is not what a rule that looks at it expects.", REQUEST_HINT)
+        }
+        Reason::InspectionTooComplex => {
+            ("The body is nested too deeply or has too many values.", SMALLER_HINT)
+        }
+        Reason::ResponseTypeNotGranted => ("The host's answer has a type that is not granted.", POLICY_HINT),
         Reason::RawAddress => {
             ("Addresses cannot be dialled directly.", "Use the name of a granted host over https.")
         }

@@ -77,6 +77,15 @@ impl Lab {
         script: impl Fn(&[u8]) -> Reaction + Send + Sync + 'static,
         budget: &str,
     ) -> Self {
+        Self::with_rules(script, budget, "").await
+    }
+
+    /// With more rules of the grant `g`.
+    pub(super) async fn with_rules(
+        script: impl Fn(&[u8]) -> Reaction + Send + Sync + 'static,
+        budget: &str,
+        rules: &str,
+    ) -> Self {
         let now = Clock.now().unix_seconds();
         let ca = |name: &str| {
             let new = NewCa { name: name.into(), ..NewCa::default() };
@@ -124,6 +133,8 @@ routes = ["GET|HEAD /v1/items/*", "POST /v1/items", "GET /v1/find?q={{any}}"]
 [[grant.g.allow]]
 api = "pub"
 routes = ["* /**"]
+
+{rules}
 "#,
             secret = secret_file.display(),
             ca = ca_file.display(),
