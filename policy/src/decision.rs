@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Terms;
-use crate::condition::grpc::GrpcMessages;
+use crate::condition::grpc::{BodyMeter, GrpcMessages};
 use crate::condition::pending::PendingBody;
 
 /// A rule by its place: `GRANT.allow[0].routes[2]`. Stable for one policy digest.
@@ -58,10 +58,13 @@ impl Permit {
     pub fn calls(&self) -> Option<u64> {
         self.terms.as_ref().and_then(|terms| terms.calls)
     }
-    /// Follows the gRPC messages of the body, where the rule bounds them.
-    pub fn grpc_messages(&self) -> Option<GrpcMessages> {
-        let grpc = self.terms.as_ref().and_then(|terms| terms.grpc.as_ref())?;
-        grpc.max_message_bytes.map(GrpcMessages::new)
+    /// Follows the body as it passes, where the rule bounds its messages or its pack.
+    pub fn body_meter(&self) -> Option<BodyMeter> {
+        let terms = self.terms.as_ref()?;
+        let message = terms.grpc.as_ref().and_then(|grpc| grpc.max_message_bytes);
+        let max_bytes = terms.body.git.as_ref().and_then(|git| git.max_pack_bytes);
+        let bounds = message.is_some() || max_bytes.is_some();
+        bounds.then(|| BodyMeter { messages: message.map(GrpcMessages::new), max_bytes, passed: 0 })
     }
     /// What an answer must be to pass, where the rule says so.
     pub fn answer_terms(&self) -> Option<AnswerTerms> {

@@ -40,7 +40,7 @@ mod units;
 pub use address::{AddressClass, AddressRange, AddressRangeError};
 pub use condition::coding::BodyCoding;
 pub use condition::fields::{HeaderFields, NoFields};
-pub use condition::grpc::{GrpcMessageError, GrpcMessages};
+pub use condition::grpc::{BodyMeter, BodyMeterError};
 pub use condition::pending::{HeldBody, PendingBody};
 pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId};
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};

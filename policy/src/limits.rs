@@ -69,3 +69,10 @@ pub const GRAPHQL_DEPTH_MAX: usize = 48;
 
 /// Operations and fragments of one GraphQL document. More are refused with `inspection_too_complex`.
 pub const GRAPHQL_DEFINITIONS_MAX: usize = 256;
+
+/// Refs that one push may name. GitHub takes some thousands; a program that pushes more is mirroring. More are refused with
+/// `inspection_malformed`.
+pub const GIT_COMMANDS_MAX: usize = 1024;
+
+/// pkt-lines of one fetch: wants and haves. More are refused with `inspection_too_complex`.
+pub const GIT_LINES_MAX: usize = 262_144;

@@ -221,6 +221,8 @@ pub(crate) struct Rule {
     mcp: Option<Mcp>,
     /// Which gRPC methods the request may call.
     grpc: Option<Grpc>,
+    /// Which fetches or pushes of git over HTTP the request may be.
+    git: Option<Git>,
     /// The largest body that is held: `"256KiB"`. Left out: `"1MiB"`; at most `"16MiB"`.
     inspect_bytes: Option<String>,
     /// Requests of one run by each route of the rule.
@@ -271,6 +273,25 @@ pub(crate) struct Grpc {
     methods: Vec<String>,
     /// The largest message that may be sent: `"64KiB"`.
     max_message: Option<String>,
+}
+
+/// git over smart HTTP. The lines of a push are read before anything goes on.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Git {
+    /// `fetch` or `push`.
+    operation: String,
+    /// Refs that a push may name: `refs/heads/bot/**`.
+    #[schemars(length(min = 1))]
+    refs: Option<Vec<String>>,
+    /// What a push may do to them: `create`, `update` (also by force), `delete`. Left out: `create`.
+    #[schemars(length(min = 1))]
+    changes: Option<Vec<String>>,
+    /// The largest push: `"32MiB"`.
+    max_pack: Option<String>,
+    /// `false` only where no ref may be updated: the lines of a push do not show whether an update is by force.
+    force: Option<bool>,
 }
 
 /// One text or several.
@@ -390,6 +411,7 @@ mod tests {
         assert_eq!(fields(definition("Graphql")), sorted(crate::read::condition::GRAPHQL_FIELDS));
         assert_eq!(fields(definition("Mcp")), sorted(crate::read::condition::MCP_FIELDS));
         assert_eq!(fields(definition("Grpc")), sorted(crate::read::condition::GRPC_FIELDS));
+        assert_eq!(fields(definition("Git")), sorted(crate::read::condition::GIT_FIELDS));
         assert_eq!(fields(definition("HeaderTable")), sorted(crate::read::condition::HEADER_FIELDS));
         assert_eq!(fields(definition("JsonTable")), sorted(crate::read::condition::JSON_FIELDS));
         let kinds = definition("Credential")["oneOf"].as_array().unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use freeboard_policy::{Policy, SourceFile, render_all};
 
-const PAGES: [(&str, &str); 7] = [
+const PAGES: [(&str, &str); 8] = [
     ("routes", include_str!("../../docs/policy/routes.md")),
     ("headers", include_str!("../../docs/policy/headers.md")),
     ("json", include_str!("../../docs/policy/json.md")),
@@ -14,6 +14,7 @@ const PAGES: [(&str, &str); 7] = [
     ("mcp", include_str!("../../docs/policy/mcp.md")),
     ("grpc", include_str!("../../docs/policy/grpc.md")),
     ("websocket", include_str!("../../docs/policy/websocket.md")),
+    ("git", include_str!("../../docs/policy/git.md")),
 ];
 
 /// What the pages leave out: the APIs, and who the callers are.

@@ -175,7 +175,7 @@ async fn decide_and_forward<B: Body, S: Sink>(
     }
     let slot = client.broker.recorder.reserve()?;
     draft.note(|outcome| outcome.slot = Some(slot));
-    let (answer, messages) = (permit.answer_terms(), permit.grpc_messages());
+    let (answer, meter) = (permit.answer_terms(), permit.body_meter());
     let plan = forward::Plan {
         client,
         api: &api,
@@ -187,19 +187,48 @@ async fn decide_and_forward<B: Body, S: Sink>(
     };
     let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
     let mut guarded = Guarded::new(sink, scrubber);
-    let after = match (&mut held, messages) {
+    let after = match (&mut held, meter) {
         (None, None) => send(client, snapshot, plan, permit, draft, head, None, body, &mut guarded).await,
-        (None, Some(messages)) => {
-            let mut body = Measured::new(body, messages);
+        (None, Some(meter)) => {
+            let mut body = Measured::new(body, meter);
             Box::pin(send(client, snapshot, plan, permit, draft, head, None, &mut body, &mut guarded)).await
         }
-        (Some(held), messages) => {
-            let (held, mut body) = held.split();
-            if let Some(mut messages) = messages {
-                messages.pass(held.raw()).map_err(measured::stopped)?;
+        (Some(held), meter) => {
+            let (content, mut replay) = held.split(body);
+            match meter {
+                None => {
+                    let body = &mut replay;
+                    Box::pin(send(
+                        client,
+                        snapshot,
+                        plan,
+                        permit,
+                        draft,
+                        head,
+                        Some(content),
+                        body,
+                        &mut guarded,
+                    ))
+                    .await
+                }
+                Some(meter) => {
+                    // What is here already is judged before anything goes on.
+                    meter.clone().pass(content.raw()).map_err(measured::stopped)?;
+                    let body = &mut Measured::new(&mut replay, meter);
+                    Box::pin(send(
+                        client,
+                        snapshot,
+                        plan,
+                        permit,
+                        draft,
+                        head,
+                        Some(content),
+                        body,
+                        &mut guarded,
+                    ))
+                    .await
+                }
             }
-            Box::pin(send(client, snapshot, plan, permit, draft, head, Some(held), &mut body, &mut guarded))
-                .await
         }
     };
     let found = guarded.found();
@@ -222,8 +251,7 @@ async fn inspect<'s, B: Body, S: Sink>(
     body: &mut B,
     sink: &mut S,
 ) -> Result<(Allowed<'s>, held::Held), Stop> {
-    let (limit, coding) = (pending.limit_bytes(), pending.coding());
-    let held = hold(head, body, sink, limit, coding, client.run.room()).await?;
+    let held = hold(head, body, sink, &pending, client.run.room()).await?;
     let asked = question(place.0, place.1, head, Some(held.content()))?;
     match decide::request(&client.run, snapshot, draft.started(), asked)? {
         Decided::Allowed(allowed) => Ok((allowed, held)),

@@ -139,20 +139,7 @@ fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     let Some(lab) = Lab::start_with(POLICY, &["git.test"]) else { return };
     let root = lab.folder().join("repositories");
     make_repository(&root.join("org/repo.git"));
-    let (_backend, socket) = git_backend(&lab);
-    let password = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("robot:{C3}"));
-    let directives = format!(
-        "if ($http_authorization != \"Basic {password}\") {{ return 401; }}\nlocation / {{\nfastcgi_pass unix:{};\n\
-         fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;\nfastcgi_param GIT_PROJECT_ROOT {};\n\
-         fastcgi_param GIT_HTTP_EXPORT_ALL 1;\nfastcgi_param PATH_INFO $uri;\nfastcgi_param QUERY_STRING $query_string;\n\
-         fastcgi_param REQUEST_METHOD $request_method;\nfastcgi_param CONTENT_TYPE $content_type;\n\
-         fastcgi_param CONTENT_LENGTH $content_length;\nfastcgi_param REMOTE_USER robot;\n\
-         fastcgi_param HTTP_GIT_PROTOCOL $http_git_protocol;\nfastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;\n\
-         fastcgi_param GIT_CONFIG_COUNT 1;\nfastcgi_param GIT_CONFIG_KEY_0 safe.directory;\nfastcgi_param GIT_CONFIG_VALUE_0 *;\n}}",
-        socket.display(),
-        root.display(),
-    );
-    let _nginx = nginx(&lab, &[("git.test", &directives)]);
+    let _server = git_server(&lab, &root);
     let clone = "set -e; git clone -q https://git.test/org/repo.git r; cat r/hello; git clone -q --depth 1 https://git.test/org/repo.git s; git -C r fetch -q; git ls-remote https://git.test/org/repo.git | head -1";
     let ran =
         lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", clone]).succeeded();
@@ -171,6 +158,98 @@ fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     let ran =
         lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", push]).succeeded();
     assert!(ran.stdout.contains("HEAD"), "{ran:?}");
+}
+
+/// nginx in front of git's own backend, for `git.test`; it wants the lab's credential.
+fn git_server(lab: &Lab, root: &std::path::Path) -> (real::Server, real::Server) {
+    let (backend, socket) = git_backend(lab);
+    let password = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("robot:{C3}"));
+    let directives = format!(
+        "if ($http_authorization != \"Basic {password}\") {{ return 401; }}\nlocation / {{\nfastcgi_pass unix:{};\n\
+         fastcgi_param SCRIPT_FILENAME /usr/lib/git-core/git-http-backend;\nfastcgi_param GIT_PROJECT_ROOT {};\n\
+         fastcgi_param GIT_HTTP_EXPORT_ALL 1;\nfastcgi_param PATH_INFO $uri;\nfastcgi_param QUERY_STRING $query_string;\n\
+         fastcgi_param REQUEST_METHOD $request_method;\nfastcgi_param CONTENT_TYPE $content_type;\n\
+         fastcgi_param CONTENT_LENGTH $content_length;\nfastcgi_param REMOTE_USER robot;\n\
+         fastcgi_param HTTP_GIT_PROTOCOL $http_git_protocol;\nfastcgi_param HTTP_CONTENT_ENCODING $http_content_encoding;\n\
+         fastcgi_param GIT_CONFIG_COUNT 1;\nfastcgi_param GIT_CONFIG_KEY_0 safe.directory;\nfastcgi_param GIT_CONFIG_VALUE_0 *;\n}}",
+        socket.display(),
+        root.display(),
+    );
+    (backend, nginx(lab, &[("git.test", &directives)]))
+}
+
+/// Rules of the lab's `git` grant that look into the pkt-lines.
+const GIT_RULES: &str = r#"
+[grant.git]
+callers = ["lab"]
+budget = { calls = 100000, per_minute = 100000, concurrent = 64, request_bytes = "16MiB" }
+[[grant.git.allow]]
+api = "git"
+routes = ["GET /org/repo.git/info/refs?service!=git-upload-pack", "POST /org/repo.git/git-upload-pack"]
+git = { operation = "fetch" }
+[[grant.git.allow]]
+api = "git"
+routes = ["GET /org/repo.git/info/refs?service!=git-receive-pack", "POST /org/repo.git/git-receive-pack"]
+git = { operation = "push", refs = ["refs/heads/bot/**"], changes = ["create"], max_pack = "4MiB" }
+"#;
+
+#[test]
+fn h41_a_push_reaches_only_the_refs_of_its_rule() {
+    if !(has("git") && has("nginx") && has("fcgiwrap")) {
+        return;
+    }
+    let (before, after) = (POLICY.find("[grant.git]").unwrap(), POLICY.find("[grant.reg]").unwrap());
+    let policy = format!("{}{GIT_RULES}{}", &POLICY[..before], &POLICY[after..]);
+    let Some(lab) = Lab::start_with(&policy, &["git.test"]) else { return };
+    let root = lab.folder().join("repositories");
+    let bare = root.join("org/repo.git");
+    make_repository(&bare);
+    let _server = git_server(&lab, &root);
+    let git = |script: &str| {
+        let script = format!(
+            "set -e; git config --global user.name x; git config --global user.email x@x; \
+             git clone -q https://git.test/org/repo.git r; cd r; {script}"
+        );
+        lab.sandbox_as(User::Own, &["git"], &["--timeout", "60s"], &["/bin/sh", "-c", &script])
+    };
+    for version in ["0", "1", "2"] {
+        git(&format!("git -c protocol.version={version} fetch -q origin; cat hello")).succeeded();
+    }
+    // A new branch below bot/, with a pack that is larger than what is held and than git's post buffer.
+    let ran = git("head -c 2500000 /dev/urandom > big; git add big; git commit -q -m big; \
+                   git push -q origin HEAD:refs/heads/bot/one 2>&1");
+    ran.succeeded();
+    let refs = || {
+        let out = Command::new("git")
+            .arg("-C")
+            .arg(&bare)
+            .args(["-c", "safe.directory=*", "for-each-ref", "--format=%(refname) %(objectname)"])
+            .output();
+        String::from_utf8(out.unwrap().stdout).unwrap()
+    };
+    assert!(refs().contains("refs/heads/bot/one"), "{}", refs());
+    let unchanged = refs();
+    for (script, reason) in [
+        ("git commit -q --allow-empty -m x; git push origin HEAD:refs/heads/main 2>&1", "main"),
+        (
+            "git commit -q --allow-empty -m x; git push origin HEAD:refs/heads/bot/two HEAD:refs/tags/v1 2>&1",
+            "one of two",
+        ),
+        ("git commit -q --allow-empty -m x; git push -f origin HEAD:refs/heads/bot/one 2>&1", "by force"),
+        (
+            "git fetch -q origin refs/heads/bot/one; git checkout -q FETCH_HEAD; git commit -q --allow-empty -m x; git push origin HEAD:refs/heads/bot/one 2>&1",
+            "an update",
+        ),
+        ("git push origin :refs/heads/bot/one 2>&1", "a deletion"),
+        (
+            "head -c 6000000 /dev/urandom > big; git add big; git commit -q -m big; git push origin HEAD:refs/heads/bot/big 2>&1",
+            "too large",
+        ),
+    ] {
+        let ran = git(script);
+        assert!(ran.code != Some(0), "{reason}: {ran:?}");
+        assert_eq!(refs(), unchanged, "{reason}: {ran:?}");
+    }
 }
 
 fn make_repository(path: &std::path::Path) {

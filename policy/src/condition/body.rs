@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use serde_json::Value;
 
+use super::git::{GitOperation, GitTest};
 use super::graphql::GraphqlTest;
 use super::json::value::{self, Json};
 use super::json::{self, JsonTest};
@@ -20,6 +21,7 @@ pub(crate) struct BodyTests {
     pub(crate) json: Vec<JsonTest>,
     pub(crate) graphql: Option<GraphqlTest>,
     pub(crate) mcp: Option<McpTest>,
+    pub(crate) git: Option<GitTest>,
 }
 
 /// What the head says that a body is read by.
@@ -32,6 +34,11 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
+    /// The content type of a request to one of git's services.
+    pub(crate) fn media_is_git(&self, service: &str) -> bool {
+        self.media.as_ref().is_some_and(|media| media.is("application", &format!("x-{service}-request")))
+    }
+
     pub(crate) fn of(head: Head<'_>) -> Self {
         Self { get: head.is_get(), query: head.target.query().map(Box::from), media: Media::of(head.fields) }
     }
@@ -43,12 +50,19 @@ pub(crate) struct Inspection<'a> {
     facts: &'a Facts,
     /// Decoded; `Err` says why there is nothing to look at.
     bytes: Result<&'a [u8], Miss>,
+    /// More follows.
+    beginning: bool,
     json: OnceCell<Result<Json<'a>, Miss>>,
 }
 
 impl<'a> Inspection<'a> {
     pub(crate) fn new(facts: &'a Facts, bytes: Result<&'a [u8], Miss>) -> Self {
-        Self { facts, bytes, json: OnceCell::new() }
+        Self { facts, bytes, beginning: false, json: OnceCell::new() }
+    }
+
+    /// Of a body whose beginning alone is held.
+    pub(crate) fn of_beginning(facts: &'a Facts, bytes: Result<&'a [u8], Miss>) -> Self {
+        Self { beginning: true, ..Self::new(facts, bytes) }
     }
 
     pub(crate) fn facts(&self) -> &'a Facts {
@@ -74,7 +88,7 @@ impl<'a> Inspection<'a> {
 
 impl BodyTests {
     pub(crate) fn is_empty(&self) -> bool {
-        self.json.is_empty() && self.graphql.is_none() && self.mcp.is_none()
+        self.json.is_empty() && self.graphql.is_none() && self.mcp.is_none() && self.git.is_none()
     }
 
     /// Why the content type does not go with the tests, where the rule itself demands none: a body that one reader takes
@@ -90,6 +104,18 @@ impl BodyTests {
 
     /// All tests must hold; one that plainly does not settles it.
     pub(crate) fn check(&self, effect: Effect, inspection: &Inspection<'_>) -> Check {
+        if let Some(git) = &self.git {
+            return match &inspection.bytes {
+                Ok(bytes) if inspection.beginning && !git.is_enough(bytes) => {
+                    Check::Unclear(Miss::new(Reason::InspectionTruncated, "a push that ends too early"))
+                }
+                Ok(bytes) => git.check(effect, inspection.facts, bytes),
+                Err(miss) => Check::Unclear(miss.clone()),
+            };
+        }
+        if inspection.beginning {
+            return Check::Unclear(Miss::new(Reason::Internal, "only the beginning of the body is held"));
+        }
         let json = (!self.json.is_empty()).then(|| match inspection.json() {
             Ok(document) => json::check(&self.json, effect, document),
             Err(miss) => Check::Unclear(miss),
@@ -107,6 +133,16 @@ impl BodyTests {
         result
     }
 
+    /// Whether the beginning of a body is enough to judge it.
+    pub(crate) fn is_enough(&self, bytes: &[u8]) -> bool {
+        self.git.as_ref().is_some_and(|git| git.is_enough(bytes))
+    }
+
+    /// Whether the rest of a large body need not be held.
+    pub(crate) fn judges_beginnings(&self) -> bool {
+        self.git.as_ref().is_some_and(|git| git.operation == GitOperation::Push)
+    }
+
     pub(crate) fn canonical(&self, put: &mut dyn FnMut(&str, Value) -> Option<Value>) {
         if !self.json.is_empty() {
             let tests = self.json.iter().map(|test| (test.pointer.to_string(), test.canonical()));
@@ -117,6 +153,9 @@ impl BodyTests {
         }
         if let Some(test) = &self.mcp {
             put("mcp", test.canonical());
+        }
+        if let Some(test) = &self.git {
+            put("git", test.canonical());
         }
     }
 }

@@ -3,9 +3,11 @@
 use super::Terms;
 use super::fields::{HeaderTest, HeaderWant};
 use super::graphql::GraphqlTest;
+use super::grpc::GrpcMethod;
 use super::json::value::Number;
 use super::json::{JsonTest, Kind};
 use super::mcp::{CALL, McpTest, names};
+use super::media::MediaRange;
 use crate::route::compare::{Reading, pattern_meets};
 
 impl Terms {
@@ -13,12 +15,12 @@ impl Terms {
         pairs(&self.headers, &other.headers, headers_exclude)
             || (!self.content_type.is_empty()
                 && !other.content_type.is_empty()
-                && !pairs(&self.content_type, &other.content_type, |one, other| one.meets(other)))
+                && !pairs(&self.content_type, &other.content_type, MediaRange::meets))
             || pairs(&self.body.json, &other.body.json, json_excludes)
             || both(self.body.graphql.as_ref(), other.body.graphql.as_ref(), graphql_excludes)
             || both(self.body.mcp.as_ref(), other.body.mcp.as_ref(), mcp_excludes)
             || both(self.grpc.as_ref(), other.grpc.as_ref(), |one, other| {
-                !pairs(&one.methods, &other.methods, |one, other| one.meets(other))
+                !pairs(&one.methods, &other.methods, GrpcMethod::meets)
             })
     }
 }
@@ -40,7 +42,7 @@ fn headers_exclude(one: &HeaderTest, other: &HeaderTest) -> bool {
         (HeaderWant::Absent, HeaderWant::Value { optional, .. })
         | (HeaderWant::Value { optional, .. }, HeaderWant::Absent) => !optional,
         (HeaderWant::Value { pattern: a, optional: x }, HeaderWant::Value { pattern: b, optional: y }) => {
-            !(*x && *y) && !pattern_meets(a, b, Reading::Allow)
+            !(*x && *y || pattern_meets(a, b, Reading::Allow))
         }
         (HeaderWant::Absent, HeaderWant::Absent) => false,
     }
@@ -52,7 +54,7 @@ fn json_excludes(one: &JsonTest, other: &JsonTest) -> bool {
         return false;
     }
     if a.absent || b.absent {
-        return !(a.absent && b.absent) && !a.optional && !b.optional;
+        return a.absent != b.absent && !(a.optional || b.optional);
     }
     let numbers = |kind: Kind| matches!(kind, Kind::Integer | Kind::Number);
     let kinds = both(a.kind.as_ref(), b.kind.as_ref(), |a, b| a != b && !(numbers(*a) && numbers(*b)));

@@ -88,22 +88,47 @@ impl GrpcTest {
     }
 }
 
+/// Follows a body as it passes, for what its rule bounds without looking into it.
+#[derive(Debug, Clone, Default)]
+pub struct BodyMeter {
+    pub(crate) messages: Option<GrpcMessages>,
+    pub(crate) max_bytes: Option<u64>,
+    pub(crate) passed: u64,
+}
+
+/// Why a body may not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyMeterError {
+    /// A gRPC message of so many bytes.
+    MessageTooLarge(u64),
+    /// The flag byte of a gRPC message is neither 0 nor 1.
+    MalformedMessage,
+    /// A push of more than so many bytes.
+    PackTooLarge(u64),
+}
+
+impl BodyMeter {
+    /// Looks at the next bytes of the body; call it before they go on.
+    ///
+    /// # Errors
+    /// At the first byte that is too much.
+    pub fn pass(&mut self, bytes: &[u8]) -> Result<(), BodyMeterError> {
+        self.passed = self.passed.saturating_add(bytes.len() as u64);
+        if let Some(max) = self.max_bytes.filter(|max| self.passed > *max) {
+            return Err(BodyMeterError::PackTooLarge(max));
+        }
+        self.messages.as_mut().map_or(Ok(()), |messages| messages.pass(bytes))
+    }
+}
+
 /// Follows the messages of a body as it passes (gRPC over HTTP/2: one flag byte, four bytes of length, the message).
 #[derive(Debug, Clone)]
-pub struct GrpcMessages {
+pub(crate) struct GrpcMessages {
     limit: u64,
     prefix: [u8; 5],
     have: usize,
     /// Bytes of the message that are still to come.
     left: u64,
-}
-
-/// A message is larger than the rule takes, or the framing is broken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GrpcMessageError {
-    TooLarge(u64),
-    /// The flag byte is neither 0 nor 1.
-    Malformed,
 }
 
 impl GrpcMessages {
@@ -115,7 +140,7 @@ impl GrpcMessages {
     ///
     /// # Errors
     /// At the first prefix that says too much.
-    pub fn pass(&mut self, mut bytes: &[u8]) -> Result<(), GrpcMessageError> {
+    fn pass(&mut self, mut bytes: &[u8]) -> Result<(), BodyMeterError> {
         while !bytes.is_empty() {
             if self.left > 0 {
                 let skipped = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
@@ -133,11 +158,11 @@ impl GrpcMessages {
                 self.have = 0;
                 let [flag, length @ ..] = self.prefix;
                 if flag > 1 {
-                    return Err(GrpcMessageError::Malformed);
+                    return Err(BodyMeterError::MalformedMessage);
                 }
                 self.left = u64::from(u32::from_be_bytes(length));
                 if self.left > self.limit {
-                    return Err(GrpcMessageError::TooLarge(self.left));
+                    return Err(BodyMeterError::MessageTooLarge(self.left));
                 }
             }
         }
@@ -199,8 +224,8 @@ mod tests {
             assert!(body.chunks(size).all(|piece| messages.pass(piece).is_ok()), "{size}");
             let mut smaller = GrpcMessages::new(7);
             let end = body.chunks(size).find_map(|piece| smaller.pass(piece).err());
-            assert_eq!(end, Some(GrpcMessageError::TooLarge(8)), "{size}");
+            assert_eq!(end, Some(BodyMeterError::MessageTooLarge(8)), "{size}");
         }
-        assert_eq!(GrpcMessages::new(8).pass(&[2, 0, 0, 0, 1]), Err(GrpcMessageError::Malformed));
+        assert_eq!(GrpcMessages::new(8).pass(&[2, 0, 0, 0, 1]), Err(BodyMeterError::MalformedMessage));
     }
 }

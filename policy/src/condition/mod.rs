@@ -8,6 +8,7 @@ mod body;
 pub(crate) mod coding;
 mod exclusive;
 pub(crate) mod fields;
+pub(crate) mod git;
 pub(crate) mod graphql;
 pub(crate) mod grpc;
 pub(crate) mod json;
@@ -103,6 +104,9 @@ impl Terms {
             && let Some(detail) = grpc.miss(effect, head.method, head.target, head.fields)
         {
             return Check::Fails(Miss::new(Reason::BodyNotGranted, detail));
+        }
+        if let Some(git) = &self.body.git {
+            return git.head(effect, head);
         }
         if self.body.is_empty() {
             return Check::Holds;

@@ -12,6 +12,8 @@ use crate::{Permit, Reason, Refusal, RuleId};
 pub enum HeldBody<'a> {
     /// All of it; an empty one for a request that has none.
     Whole(&'a [u8]),
+    /// Its first bytes, after [`PendingBody::is_enough`] said that they are enough. The rest follows as it comes.
+    Beginning(&'a [u8]),
     /// It is longer than [`PendingBody::limit_bytes`], as it came or decoded.
     TooLarge,
     /// It ends before its coding does.
@@ -44,14 +46,27 @@ pub(crate) struct Candidate {
 impl PendingBody {
     /// Bytes, as they came and decoded, that are worth holding. One more is [`HeldBody::TooLarge`].
     pub fn limit_bytes(&self) -> u64 {
-        let denies = self.denies.iter().map(|(_, terms)| terms);
-        let terms = denies.chain(self.candidates.iter().filter_map(|candidate| candidate.terms.as_ref()));
-        terms.map(|terms| terms.inspect_limit()).max().unwrap_or(0)
+        self.terms().map(|terms| terms.inspect_limit()).max().unwrap_or(0)
     }
 
     /// How the body is to be decoded before it is handed over; `None` where nobody can, and holding it is no use.
     pub fn coding(&self) -> Option<BodyCoding> {
         self.coding.as_ref().ok().copied()
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Arc<Terms>> {
+        let denies = self.denies.iter().map(|(_, terms)| terms);
+        denies.chain(self.candidates.iter().filter_map(|candidate| candidate.terms.as_ref()))
+    }
+
+    /// Whether a body larger than the limit may do all the same: the rules look at its beginning only.
+    pub fn judges_beginnings(&self) -> bool {
+        self.coding == Ok(BodyCoding::Identity) && self.terms().all(|terms| terms.body.judges_beginnings())
+    }
+
+    /// Whether these first bytes are all that the rules look at. Hand them over as [`HeldBody::Beginning`] then.
+    pub fn is_enough(&self, bytes: &[u8]) -> bool {
+        self.judges_beginnings() && self.terms().all(|terms| terms.body.is_enough(bytes))
     }
 
     /// Decides on the body. Deny wins, and a body that cannot be read is refused wherever a deny rule wants to look at it.
@@ -61,7 +76,7 @@ impl PendingBody {
     pub fn inspect(self, body: HeldBody<'_>) -> Result<Permit, Refusal> {
         let bytes = match (self.coding, body) {
             (Err(miss), _) => Err(miss),
-            (Ok(_), HeldBody::Whole(bytes)) => Ok(bytes),
+            (Ok(_), HeldBody::Whole(bytes) | HeldBody::Beginning(bytes)) => Ok(bytes),
             (Ok(_), HeldBody::TooLarge) => {
                 Err(Miss::new(Reason::InspectionTooLarge, "the body is larger than what is held"))
             }
@@ -72,7 +87,10 @@ impl PendingBody {
                 Err(Miss::new(Reason::InspectionEncoding, "the body is not in the encoding that it names"))
             }
         };
-        let inspection = Inspection::new(&self.facts, bytes);
+        let inspection = match body {
+            HeldBody::Beginning(_) => Inspection::of_beginning(&self.facts, bytes),
+            _ => Inspection::new(&self.facts, bytes),
+        };
         for (rule, terms) in self.denies {
             match terms.body(Effect::Deny, &inspection) {
                 Check::Fails(_) => {}

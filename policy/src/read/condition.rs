@@ -18,9 +18,12 @@ use crate::route::regex;
 use crate::suggest::nearest;
 use crate::units::size_bytes;
 
+mod git;
 mod json;
 mod protocols;
 
+#[cfg(test)]
+pub(crate) use git::GIT_FIELDS;
 #[cfg(test)]
 pub(crate) use json::JSON_FIELDS;
 #[cfg(test)]
@@ -35,6 +38,7 @@ pub(crate) const CONDITION_FIELDS: &[&str] = &[
     "graphql",
     "mcp",
     "grpc",
+    "git",
     "inspect_bytes",
     "calls",
 ];
@@ -55,6 +59,21 @@ const NOT_FOR_CONDITIONS: &[(&str, &str)] = &[
     ("trailer", "it is for one hop and goes no further"),
     ("upgrade", "use `websocket = true`"),
     ("expect", "the broker answers it itself"),
+    ("keep-alive", "it is for one hop and goes no further"),
+    ("forwarded", "the broker takes it off"),
+    ("via", "the broker takes it off"),
+    ("x-api-key", "on an API with a credential the broker takes it off"),
+    ("api-key", "on an API with a credential the broker takes it off"),
+    ("x-auth-token", "on an API with a credential the broker takes it off"),
+    ("private-token", "on an API with a credential the broker takes it off"),
+    ("accept-encoding", "on an API with a credential the broker sets it"),
+    ("grpc-accept-encoding", "on an API with a credential the broker takes it off"),
+    ("range", "on an API with a credential the broker takes it off"),
+    ("if-range", "on an API with a credential the broker takes it off"),
+    ("a-im", "on an API with a credential the broker takes it off"),
+    ("sec-websocket-key", "it is part of the handshake itself"),
+    ("sec-websocket-version", "it is part of the handshake itself"),
+    ("sec-websocket-extensions", "on an API with a credential the broker takes it off"),
 ];
 
 /// Reads the conditions of one rule; `None` where it has none.
@@ -77,6 +96,12 @@ pub(super) fn read(
     terms.body.graphql = protocols::graphql(reader, fields);
     terms.body.mcp = protocols::mcp(reader, fields, effect);
     terms.grpc = protocols::grpc(reader, fields, effect);
+    terms.body.git = git::read(reader, fields, effect);
+    for key in ["json", "graphql", "mcp", "grpc", "content_type"] {
+        if fields.get("git").is_some() {
+            misplaced(reader, fields, key, "the bodies of git are its own");
+        }
+    }
     if let Some(other) = ["json", "graphql", "mcp"].into_iter().find(|key| fields.get(key).is_some()) {
         misplaced(reader, fields, "grpc", &format!("a gRPC body is not what `{other}` looks at"));
     }
@@ -94,7 +119,7 @@ pub(super) fn read(
         }
     }
     if websocket {
-        for key in ["json", "graphql", "mcp", "grpc", "content_type", "response_content_type"] {
+        for key in ["json", "graphql", "mcp", "grpc", "git", "content_type", "response_content_type"] {
             misplaced(reader, fields, key, "a websocket handshake has no body");
         }
     }
@@ -170,6 +195,9 @@ fn not_for_conditions(name: &str) -> Option<&'static str> {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     if name.is_empty() || !name.bytes().all(token) {
         return Some("a header name is letters, digits and `-`");
+    }
+    if name.starts_with("x-forwarded-") {
+        return Some("the broker takes it off");
     }
     NOT_FOR_CONDITIONS.iter().find(|(other, _)| *other == name).map(|(_, help)| *help)
 }

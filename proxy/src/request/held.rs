@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use flate2::bufread::{GzDecoder, ZlibDecoder};
-use freeboard_policy::{BodyCoding, HeldBody, Reason};
+use freeboard_policy::{BodyCoding, HeldBody, PendingBody, Reason};
 
 use super::{Body, Fields, Length, RequestHead};
 use crate::error::Stop;
@@ -34,6 +34,8 @@ pub struct Content {
 enum Decoded {
     /// As it came.
     Same,
+    /// As it came, and the rest of it is still to come.
+    Beginning,
     Other(Vec<u8>),
     TooLarge,
     Truncated,
@@ -81,18 +83,20 @@ pub async fn hold<B: Body, S: Sink>(
     head: &mut RequestHead,
     body: &mut B,
     sink: &mut S,
-    limit: u64,
-    coding: Option<BodyCoding>,
+    pending: &PendingBody,
     mut room: Room,
 ) -> Result<Held, Stop> {
     let nothing = |decoded, room| {
         let content = Content { raw: Vec::new(), decoded };
         Held { content, trailers: None, given: false, _room: room }
     };
-    let Some(coding) = coding else { return Ok(nothing(Decoded::Undecodable, room)) };
+    let limit = pending.limit_bytes();
+    let Some(coding) = pending.coding() else { return Ok(nothing(Decoded::Undecodable, room)) };
     match head.length {
         Length::None => return Ok(nothing(Decoded::Same, room)),
-        Length::Sized(length) if length > limit => return Ok(nothing(Decoded::TooLarge, room)),
+        Length::Sized(length) if length > limit && !pending.judges_beginnings() => {
+            return Ok(nothing(Decoded::TooLarge, room));
+        }
         _ => {}
     }
     if std::mem::take(&mut head.expects_continue) {
@@ -106,6 +110,10 @@ pub async fn hold<B: Body, S: Sink>(
         }
         room.take(length)?;
         raw.extend_from_slice(piece);
+        if pending.is_enough(&raw) {
+            let content = Content { raw, decoded: Decoded::Beginning };
+            return Ok(Held { content, trailers: None, given: false, _room: room });
+        }
     }
     let decoded = match coding {
         BodyCoding::Identity => Decoded::Same,
@@ -152,6 +160,7 @@ impl Content {
     pub fn view(&self) -> HeldBody<'_> {
         match &self.decoded {
             Decoded::Same => HeldBody::Whole(&self.raw),
+            Decoded::Beginning => HeldBody::Beginning(&self.raw),
             Decoded::Other(bytes) => HeldBody::Whole(bytes),
             Decoded::TooLarge => HeldBody::TooLarge,
             Decoded::Truncated => HeldBody::Truncated,
@@ -165,41 +174,52 @@ impl Held {
         &self.content
     }
 
-    /// What rules look at, should they be asked again, and the body as it goes on.
-    pub fn split(&mut self) -> (&Content, Replay<'_>) {
+    /// What rules look at, should they be asked again, and the body as it goes on. `rest` is the body that was read.
+    pub fn split<'h, B: Body>(&'h mut self, rest: &'h mut B) -> (&'h Content, Replay<'h, B>) {
         let Self { content, trailers, given, .. } = self;
-        (content, Replay { raw: &content.raw, trailers, given })
+        let rest = matches!(content.decoded, Decoded::Beginning).then_some(rest);
+        (content, Replay { raw: &content.raw, trailers, given, rest })
     }
 }
 
 /// A held body on its way upstream.
 #[derive(Debug)]
-pub struct Replay<'h> {
+pub struct Replay<'h, B> {
     raw: &'h [u8],
     trailers: &'h mut Option<Fields>,
     given: &'h mut bool,
+    /// What was not held.
+    rest: Option<&'h mut B>,
 }
 
-impl Body for Replay<'_> {
+impl<B: Body> Body for Replay<'_, B> {
     async fn next(&mut self) -> Result<Option<&[u8]>, Stop> {
-        let first = !std::mem::replace(self.given, true) && !self.raw.is_empty();
-        Ok(first.then_some(self.raw))
+        if !std::mem::replace(self.given, true) && !self.raw.is_empty() {
+            return Ok(Some(self.raw));
+        }
+        match &mut self.rest {
+            Some(rest) => rest.next().await,
+            None => Ok(None),
+        }
     }
 
     fn whole(&mut self) -> Option<&[u8]> {
         // A body with trailers keeps its framing: they come after it.
-        if self.trailers.is_some() || std::mem::replace(self.given, true) {
+        if self.rest.is_some() || self.trailers.is_some() || std::mem::replace(self.given, true) {
             return None;
         }
         Some(self.raw)
     }
 
     fn is_done(&self) -> bool {
-        true
+        self.rest.as_ref().is_none_or(|rest| rest.is_done())
     }
 
     fn trailers(&mut self) -> Option<Fields> {
-        self.trailers.take()
+        match &mut self.rest {
+            Some(rest) => rest.trailers(),
+            None => self.trailers.take(),
+        }
     }
 }
 

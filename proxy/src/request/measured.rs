@@ -1,31 +1,34 @@
-//! A gRPC body on its way, whose messages are measured as they pass.
+//! A body on its way, whose messages or whose size are measured as it passes.
 
-use freeboard_policy::{GrpcMessageError, GrpcMessages, Reason};
+use freeboard_policy::{BodyMeter, BodyMeterError, Reason};
 
 use super::{Body, Fields};
 use crate::error::Stop;
 
-/// Passes a body on until a message is larger than its rule takes. Nothing of that message goes on.
+/// Passes a body on until it is more than its rule takes. Nothing of what is too much goes on.
 #[derive(Debug)]
 pub struct Measured<'b, B> {
     body: &'b mut B,
-    messages: GrpcMessages,
-    broken: Option<GrpcMessageError>,
+    meter: BodyMeter,
+    broken: Option<BodyMeterError>,
 }
 
 impl<'b, B: Body> Measured<'b, B> {
-    pub fn new(body: &'b mut B, messages: GrpcMessages) -> Self {
-        Self { body, messages, broken: None }
+    pub fn new(body: &'b mut B, meter: BodyMeter) -> Self {
+        Self { body, meter, broken: None }
     }
 }
 
 /// Why a body stops at a message.
-pub fn stopped(error: GrpcMessageError) -> Stop {
+pub fn stopped(error: BodyMeterError) -> Stop {
     match error {
-        GrpcMessageError::TooLarge(bytes) => {
+        BodyMeterError::PackTooLarge(limit) => {
+            Stop::with(Reason::BodyTooLarge, format!("a push of more than {limit} bytes"))
+        }
+        BodyMeterError::MessageTooLarge(bytes) => {
             Stop::with(Reason::MessageTooLarge, format!("a gRPC message of {bytes} bytes"))
         }
-        GrpcMessageError::Malformed => Stop::malformed("a gRPC message whose flag is neither 0 nor 1"),
+        BodyMeterError::MalformedMessage => Stop::malformed("a gRPC message whose flag is neither 0 nor 1"),
     }
 }
 
@@ -35,13 +38,13 @@ impl<B: Body> Body for Measured<'_, B> {
             return Err(stopped(error));
         }
         let Some(piece) = self.body.next().await? else { return Ok(None) };
-        self.messages.pass(piece).map_err(stopped)?;
+        self.meter.pass(piece).map_err(stopped)?;
         Ok(Some(piece))
     }
 
     fn whole(&mut self) -> Option<&[u8]> {
         let whole = self.body.whole()?;
-        match self.messages.pass(whole) {
+        match self.meter.pass(whole) {
             Ok(()) => Some(whole),
             Err(error) => {
                 self.broken = Some(error);

@@ -16,7 +16,7 @@ pub(crate) const GRAPHQL_FIELDS: &[&str] = &["operations", "fields", "names"];
 pub(crate) const MCP_FIELDS: &[&str] = &["methods", "tools", "arguments", "responses"];
 pub(crate) const GRPC_FIELDS: &[&str] = &["methods", "max_message"];
 
-fn opened<'t, 'i>(
+pub(super) fn opened<'t, 'i>(
     reader: &mut Reader<'_, '_>,
     fields: &Fields<'t, 'i>,
     key: &str,
