@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 
 /// Everything is resolved below the directory, and no component may be a link.
 const STRICT: ResolveFlags =
@@ -20,23 +20,35 @@ pub(crate) fn place(work: impl AsFd, path: &str, content: &[u8]) -> io::Result<(
             Err(error) => return Err(error.into()),
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        folder = openat2(&folder, part, flags, Mode::empty(), STRICT)?;
+        folder = open_part(&folder, part, flags, Mode::empty())?;
     }
     let mode = Mode::from_raw_mode(if content.starts_with(b"#!") { 0o755 } else { 0o644 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = openat2(&folder, name, flags, mode, STRICT)?;
+    let file = open_part(&folder, name, flags, mode)?;
     File::from(file).write_all(content)
 }
 
 /// Opens a regular file below `work` for reading, or says why not.
 pub(crate) fn open_beneath(work: impl AsFd, path: &str) -> io::Result<File> {
-    if split(path).is_none() {
-        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    let (folders, name) = split(path).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let mut folder: OwnedFd = work.as_fd().try_clone_to_owned()?;
+    for part in folders {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        folder = open_part(&folder, part, flags, Mode::empty())?;
     }
     // Not blocking: a pipe that somebody put there must not stop the capture; it is refused below.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-    let file = File::from(openat2(work, path, flags, Mode::empty(), STRICT)?);
+    let file = File::from(open_part(&folder, name, flags, Mode::empty())?);
     if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+}
+
+/// Opens one component of a path. A kernel without openat2 (gVisor) resolves a single name, which is no `..`, below the
+/// folder anyway, and `NOFOLLOW` refuses a link.
+fn open_part(folder: &OwnedFd, part: &str, flags: OFlags, mode: Mode) -> io::Result<OwnedFd> {
+    match openat2(folder, part, flags, mode, STRICT) {
+        Err(rustix::io::Errno::NOSYS) => Ok(openat(folder, part, flags | OFlags::NOFOLLOW, mode)?),
+        opened => Ok(opened?),
+    }
 }
 
 /// Folders and name of a relative path that stays below its root as written.

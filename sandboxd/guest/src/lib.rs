@@ -11,10 +11,15 @@
 #![forbid(unsafe_code)]
 
 mod artifacts;
+mod begin;
 mod files;
 pub mod limits;
 pub mod protocol;
 mod run;
 mod step;
+mod user;
+mod witness;
 
+pub use begin::begin;
 pub use run::{GuestError, Surroundings, run};
+pub use user::StepUser;

@@ -20,6 +20,10 @@ pub const DRAIN_BYTES: usize = 1 << 20;
 /// How often orphans are reaped while a step runs. They cost one process slot each until then.
 pub const REAP_INTERVAL: Duration = Duration::from_millis(100);
 
+/// How often the end of a step is looked for in a kernel that cannot report it by a descriptor. Output wakes the program
+/// at once, and the end of both pipes too, so this delays only a step that leaves children behind.
+pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
 /// How long killed processes may take to be gone at the end. Nothing but the kernel can delay them; afterwards pid 1
 /// ends all the same, and with it the whole namespace.
 pub const KILL_WAIT: Duration = Duration::from_secs(2);

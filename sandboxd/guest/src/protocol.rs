@@ -94,6 +94,11 @@ pub enum Program {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Doors {
     pub doors: Vec<serde_json::Value>,
+    /// The last descriptor is another channel, over which the guest program will speak; this one is then only for the
+    /// failure of what runs around it. A kernel of the run's own closes what it was given in a way that all holders of a
+    /// socket see.
+    #[serde(default)]
+    pub guest_channel: bool,
 }
 
 /// The boundary stands.

@@ -6,13 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
 
 use crate::protocol::{
     JobSpec, Kind, Program, Report, ReportedEnding, StepReport, decode_file, read_frame, write_frame,
 };
 use crate::step::{Start, kill_everything, run_step};
+use crate::user::StepUser;
 use crate::{artifacts, files, limits};
 
 /// Where the guest program finds itself.
@@ -20,6 +22,8 @@ use crate::{artifacts, files, limits};
 pub struct Surroundings {
     /// The work directory, which is also the current one.
     pub work: OwnedFd,
+    /// The steps' user, when it is another than this process's.
+    pub step_user: Option<StepUser>,
 }
 
 /// Why the guest program gave up. Nobody inside hears it: the daemon sees the channel close.
@@ -54,7 +58,7 @@ pub fn run(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), G
             artifacts_truncated: false,
             disk_full: is_full(surroundings),
         },
-        None => run_steps(&job, &mut channel)?,
+        None => run_steps(&job, &mut channel, surroundings.step_user)?,
     };
     report.disk_full = is_full(surroundings);
     kill_everything();
@@ -87,7 +91,7 @@ fn receive_files(
     }
 }
 
-fn run_steps(job: &JobSpec, channel: &mut UnixStream) -> Result<Report, GuestError> {
+fn run_steps(job: &JobSpec, channel: &mut UnixStream, user: Option<StepUser>) -> Result<Report, GuestError> {
     let deadline = Instant::now() + Duration::from_millis(job.timeout_ms);
     let mut report = Report {
         ending: ReportedEnding::Completed,
@@ -105,7 +109,7 @@ fn run_steps(job: &JobSpec, channel: &mut UnixStream) -> Result<Report, GuestErr
             }
         };
         write_frame(channel, Kind::StepBegins, &[])?;
-        let start = Start { argv: &argv, stdin, environment: &job.environment };
+        let start = Start { argv: &argv, stdin, environment: &job.environment, user };
         let step: StepReport = run_step(start, deadline, job.output, channel)?;
         write_frame(channel, Kind::StepEnds, &serde_json::to_vec(&step)?)?;
         if step.timed_out {
@@ -132,7 +136,14 @@ fn command_lines(program: &Program) -> Vec<Vec<String>> {
 fn script_input(program: &Program) -> io::Result<Option<OwnedFd>> {
     let Program::Script { code, .. } = program else { return Ok(None) };
     let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-    let mut file = File::from(rustix::fs::open(".", flags, Mode::from_raw_mode(0o600))?);
+    let mut file = match rustix::fs::open(".", flags, Mode::from_raw_mode(0o600)) {
+        Ok(file) => File::from(file),
+        // A kernel without unnamed files (gVisor); memory without a name serves as well.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+            File::from(rustix::fs::memfd_create("script", MemfdFlags::CLOEXEC)?)
+        }
+        Err(error) => return Err(error.into()),
+    };
     file.write_all(code.as_bytes())?;
     rustix::fs::seek(&file, rustix::fs::SeekFrom::Start(0))?;
     Ok(Some(file.into()))
@@ -141,7 +152,12 @@ fn script_input(program: &Program) -> io::Result<Option<OwnedFd>> {
 /// No block or no inode is free in the work directory.
 fn is_full(surroundings: &Surroundings) -> bool {
     rustix::fs::fstatvfs(surroundings.work.as_fd())
-        .is_ok_and(|state| state.f_blocks > 0 && (state.f_bavail == 0 || state.f_ffree == 0))
+        .is_ok_and(|state| full(state.f_blocks, state.f_bavail) || full(state.f_files, state.f_ffree))
+}
+
+/// A file system that counts something and has none of it left.
+fn full(total: u64, free: u64) -> bool {
+    total > 0 && free == 0
 }
 
 /// Waits until no child is left, within reason: pid 1 ends afterwards anyway.
@@ -149,7 +165,7 @@ fn reap_all() {
     let end = Instant::now() + limits::KILL_WAIT;
     while Instant::now() < end {
         match wait(WaitOptions::NOHANG) {
-            Err(rustix::io::Errno::CHILD) => return,
+            Err(Errno::CHILD) => return,
             Ok(None) => std::thread::sleep(Duration::from_micros(200)),
             _ => {}
         }

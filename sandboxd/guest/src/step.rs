@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait};
 
-use crate::limits::{DRAIN_BYTES, FLOOD_BYTES, READ_CHUNK_BYTES, REAP_INTERVAL};
+use crate::limits::{DRAIN_BYTES, FLOOD_BYTES, LOOK_INTERVAL, READ_CHUNK_BYTES, REAP_INTERVAL};
 use crate::protocol::{Kind, OutputMode, StepReport, write_frame};
+use crate::user::StepUser;
 
 /// Exit code of a step that was stopped at the deadline, as of timeout(1).
 const EXIT_TIMED_OUT: i32 = 124;
@@ -26,6 +27,7 @@ pub(crate) struct Start<'a> {
     pub argv: &'a [String],
     pub stdin: Option<OwnedFd>,
     pub environment: &'a [(String, String)],
+    pub user: Option<StepUser>,
 }
 
 /// Runs one step to its end. An error means that the daemon is gone.
@@ -49,7 +51,8 @@ pub(crate) fn run_step(
 
 struct Running {
     pid: Pid,
-    pidfd: OwnedFd,
+    /// `None` in a kernel without such descriptors (gVisor): its end is then looked for in short intervals.
+    pidfd: Option<OwnedFd>,
     stdout: Stream,
     stderr: Stream,
 }
@@ -68,7 +71,8 @@ fn spawn(start: Start<'_>) -> Result<Running, (i32, String)> {
     };
     let program = find_program(name, start.environment)?;
     let cannot = |error: io::Error| (EXIT_CANNOT_EXECUTE, format!("cannot execute `{name}`: {error}\n"));
-    let mut child = Command::new(&program)
+    let mut command = Command::new(&program);
+    command
         .arg0(name)
         .args(arguments)
         .env_clear()
@@ -76,11 +80,19 @@ fn spawn(start: Start<'_>) -> Result<Running, (i32, String)> {
         .process_group(0)
         .stdin(start.stdin.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(cannot)?;
+        .stderr(Stdio::piped());
+    let spawned = match start.user {
+        None => command.spawn(),
+        // Real, effective and saved id: the step has no way back.
+        Some(user) => user.raised(|| command.uid(user.uid()).gid(user.gid()).spawn()).flatten(),
+    };
+    let mut child = spawned.map_err(cannot)?;
     let pid = Pid::from_child(&child);
-    let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| cannot(error.into()))?;
+    let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(pidfd) => Some(pidfd),
+        Err(rustix::io::Errno::NOSYS) => None,
+        Err(error) => return Err(cannot(error.into())),
+    };
     let stdout = child.stdout.take().map(|pipe| std::fs::File::from(OwnedFd::from(pipe)));
     let stderr = child.stderr.take().map(|pipe| std::fs::File::from(OwnedFd::from(pipe)));
     // The handle is dropped without waiting: pid 1 reaps by itself, this child like every orphan.
@@ -164,7 +176,9 @@ struct Readiness {
 
 /// Waits for output, the end of the step or the given time. An error when the daemon hung up.
 fn wait_for_something(running: &Running, channel: &impl AsFd, longest: Duration) -> io::Result<Readiness> {
-    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP), PollFd::new(&running.pidfd, PollFlags::IN)];
+    let longest = if running.pidfd.is_some() { longest } else { longest.min(LOOK_INTERVAL) };
+    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP)];
+    polled.extend(running.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
     for pipe in [&running.stdout.pipe, &running.stderr.pipe].into_iter().flatten() {
         polled.push(PollFd::new(pipe, PollFlags::IN));
     }
@@ -181,7 +195,9 @@ fn wait_for_something(running: &Running, channel: &impl AsFd, longest: Duration)
     if events.next().is_some_and(|event| event.intersects(hung_up)) {
         return Err(io::Error::from(io::ErrorKind::BrokenPipe));
     }
-    events.next();
+    if running.pidfd.is_some() {
+        events.next();
+    }
     let readable = |event: Option<PollFlags>| event.is_some_and(|event| !event.is_empty());
     Ok(Readiness {
         stdout: running.stdout.pipe.is_some() && readable(events.next()),

@@ -156,7 +156,7 @@ impl State {
 
     fn create(&mut self, id: u64, boundary: Boundary, channel: OwnedFd) -> Result<Run, Failure> {
         let at = |step: &'static str| move |error: io::Error| Failure { step, error };
-        let identity = boundary.identity;
+        let maps = boundary.maps();
         let groups = self.groups.get_or_insert_with(|| {
             let groups = Groups::detect();
             groups.sweep();
@@ -184,7 +184,7 @@ impl State {
             }
         };
         let run = Run { id, pid, pidfd, group: unused.0.take() };
-        let started = start(&run, identity, &hold);
+        let started = start(&run, &maps, &hold);
         if let Err(failure) = started {
             let _ = pidfd_send_signal(&run.pidfd, Signal::KILL);
             bury(&run);
@@ -224,10 +224,10 @@ impl Drop for Unused {
 }
 
 /// Gives the child its user and lets it go on.
-fn start(run: &Run, identity: namespaces::Identity, hold: &OwnedFd) -> Result<(), Failure> {
+fn start(run: &Run, maps: &namespaces::Maps, hold: &OwnedFd) -> Result<(), Failure> {
     let at = |step: &'static str| move |error: io::Error| Failure { step, error };
     let pid = run.pid.as_raw_nonzero().get();
-    identity.write_maps(pid).map_err(at("write the id maps"))?;
+    maps.write(pid).map_err(at("write the id maps"))?;
     rustix::io::write(hold, &[1]).map_err(|error| at("let the child go on")(error.into()))?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CapabilitiesSecureBits, set_capabilities_secure_bits};
 
 use super::sys;
+use crate::isolate::kernel::Kernel;
 use crate::isolate::{Boundary, GatePorts, cgroup, landlock, mounts, privileges, seccomp};
 
 /// Descriptors that a gate may have, with room: the kernel's own limit is 253.
@@ -25,12 +26,25 @@ const MAX_DOORS: usize = 64;
 
 /// A step of the setup that failed.
 #[derive(Debug)]
-struct SetupError {
-    step: String,
-    source: io::Error,
+pub(crate) struct SetupError {
+    pub step: String,
+    pub source: io::Error,
 }
 
-fn at<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> SetupError + '_ {
+impl SetupError {
+    /// Tells the daemon. It may be gone already.
+    pub(crate) fn send(&self, channel: &mut UnixStream) {
+        let failure = SetupFailure {
+            step: self.step.clone(),
+            errno: self.source.raw_os_error(),
+            message: self.source.to_string(),
+        };
+        let body = serde_json::to_vec(&failure).unwrap_or_default();
+        let _ = write_frame(channel, Kind::Failed, &body);
+    }
+}
+
+pub(crate) fn at<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> SetupError + '_ {
     move |source| SetupError { step: step.to_owned(), source: source.into() }
 }
 
@@ -50,18 +64,15 @@ pub struct Inheritance {
 
 /// The whole life of the child. Returns the exit code of the process.
 pub fn live(inheritance: Inheritance) -> i32 {
+    if let Some(Kernel::Gvisor(gvisor)) = inheritance.boundary.kernel.clone() {
+        return crate::provider::gvisor::child::live(inheritance, &gvisor);
+    }
     let Inheritance { boundary, channel, go, by_group, entrances } = inheritance;
     let mut channel = UnixStream::from(channel);
     let surroundings = match build(&boundary, &mut channel, go, by_group, entrances) {
         Ok(surroundings) => surroundings,
         Err(error) => {
-            let failure = SetupFailure {
-                step: error.step,
-                errno: error.source.raw_os_error(),
-                message: error.source.to_string(),
-            };
-            let body = serde_json::to_vec(&failure).unwrap_or_default();
-            let _ = write_frame(&mut channel, Kind::Failed, &body);
+            error.send(&mut channel);
             return 1;
         }
     };
@@ -85,7 +96,8 @@ fn build(
     let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
     // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
     // (test: the_sockets_are_the_brokers_alone).
-    send_doors(channel, &doors, sockets).map_err(at("hand the gate's sockets over"))?;
+    send_doors(channel, &Doors { doors, guest_channel: false }, sockets)
+        .map_err(at("hand the gate's sockets over"))?;
     mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
     privileges::set_rlimits(&boundary.limits, by_group).map_err(at("set resource limits"))?;
@@ -94,18 +106,18 @@ fn build(
     let work = open_work().map_err(at("open /work"))?;
     seccomp::install().map_err(at("install the system call filter"))?;
     send_ready(channel, enforced).map_err(at("say that the boundary stands"))?;
-    Ok(Surroundings { work })
+    Ok(Surroundings { work, step_user: None })
 }
 
 /// Enters the run's own group, then takes a control group namespace: its root is where one is at that moment, and
 /// paths above it are not shown.
-fn own_control_groups(entrances: Vec<File>) -> Result<(), SetupError> {
+pub(crate) fn own_control_groups(entrances: Vec<File>) -> Result<(), SetupError> {
     cgroup::enter(&entrances).map_err(at("enter the control group"))?;
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).map_err(at("take a control group namespace"))
 }
 
 /// Waits for the launcher's word.
-fn wait_for(go: OwnedFd) -> io::Result<()> {
+pub(crate) fn wait_for(go: OwnedFd) -> io::Result<()> {
     match rustix::io::read(&go, &mut [0])? {
         0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
         _ => Ok(()),
@@ -113,7 +125,7 @@ fn wait_for(go: OwnedFd) -> io::Result<()> {
 }
 
 /// Takes the run's user id, still with the capabilities of the new user namespace, and asks to die with the launcher.
-fn become_guest_user(boundary: &Boundary) -> Result<(), SetupError> {
+pub(crate) fn become_guest_user(boundary: &Boundary) -> Result<(), SetupError> {
     let bits = CapabilitiesSecureBits::NO_SETUID_FIXUP;
     set_capabilities_secure_bits(bits).map_err(at("keep capabilities"))?;
     let gid = rustix::process::Gid::from_raw(boundary.identity.guest_gid);
@@ -128,7 +140,7 @@ fn become_guest_user(boundary: &Boundary) -> Result<(), SetupError> {
 }
 
 /// Standard input, output and error lead nowhere.
-fn silence() -> io::Result<()> {
+pub(crate) fn silence() -> io::Result<()> {
     use rustix::fs::{Mode, OFlags, open};
     let null = open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&null)?;
@@ -164,12 +176,12 @@ fn open_gate(gate: Option<&GatePorts>) -> Result<(Vec<serde_json::Value>, Vec<Ow
     Ok((doors, sockets))
 }
 
-fn start_loopback() -> Planned {
+pub(crate) fn start_loopback() -> Planned {
     Planned { place: Place::Gate, need: Need::Required, step: Step::LinkUp { link: "lo".into() } }
 }
 
 /// The word of the control protocol for a door of the gate.
-fn door(kind: DoorKind) -> Door {
+pub(crate) fn door(kind: DoorKind) -> Door {
     match kind {
         DoorKind::Tcp { port } => Door::Tcp { port },
         DoorKind::Proxy { port } => Door::Proxy { port },
@@ -180,7 +192,7 @@ fn door(kind: DoorKind) -> Door {
 }
 
 /// An error and its causes in one line, since it travels as text.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
@@ -197,8 +209,8 @@ fn open_work() -> io::Result<OwnedFd> {
 }
 
 /// Sends the gate's sockets and lets go of ours: from then on they are the broker's.
-fn send_doors(channel: &UnixStream, doors: &[serde_json::Value], sockets: Vec<OwnedFd>) -> io::Result<()> {
-    let body = serde_json::to_vec(&Doors { doors: doors.to_vec() })?;
+pub(crate) fn send_doors(channel: &UnixStream, doors: &Doors, sockets: Vec<OwnedFd>) -> io::Result<()> {
+    let body = serde_json::to_vec(doors)?;
     let header = header(Kind::Doors, body.len())?;
     let borrowed: Vec<_> = sockets.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DOORS))];

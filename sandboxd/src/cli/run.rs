@@ -132,8 +132,19 @@ fn candidates(config: &Config, order: &Order) -> Vec<Kind> {
     }
     let floor = order.floor.max(config.min_isolation.value);
     let snippet = matches!(order.payload, Payload::JavaScript { .. }) && order.files.is_empty();
-    let wasm = snippet && floor.is_none_or(|floor| floor == Tier::Process);
-    if wasm { vec![Kind::Wasm, Kind::Native] } else { vec![Kind::Native] }
+    let at_most = |tier: Tier| floor.is_none_or(|floor| floor <= tier);
+    let mut kinds = Vec::new();
+    if snippet && at_most(Tier::Process) {
+        kinds.push(Kind::Wasm);
+    }
+    if at_most(Tier::Container) {
+        kinds.push(Kind::Native);
+    }
+    // A grant may have a floor of its own, which only the broker knows.
+    if floor == Some(Tier::Kernel) || !order.grants.is_empty() {
+        kinds.push(Kind::Gvisor);
+    }
+    if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds }
 }
 
 fn order(arguments: &Arguments) -> Result<Order, super::Failure> {

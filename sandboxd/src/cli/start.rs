@@ -33,7 +33,7 @@ pub(super) fn providers(
         if started.len() == enough {
             break;
         }
-        match start(*kind, &config.run_limits(), &config.native_view()) {
+        match start(*kind, &config.run_limits(), &config.engines()) {
             Ok(provider) => started.push(provider),
             Err(error) => failed.push(NotStarted { kind: *kind, error }),
         }

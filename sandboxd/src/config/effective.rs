@@ -11,7 +11,8 @@ use super::schema::Schema;
 use crate::admission::Limits;
 use crate::isolate::view::View;
 use crate::limits::{DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE};
-use crate::provider::{Kind, NativeView, RunLimits};
+use crate::provider::gvisor::Platform;
+use crate::provider::{Engines, Kind, NativeView, RunLimits};
 
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +47,7 @@ pub struct Flags {
     /// Configuration file (default: /etc/freeboard/freeboard.toml, or that of the user)
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// Providers that may run code: wasm, native
+    /// Providers that may run code: wasm, native, gvisor
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub provider: Vec<String>,
     /// Weakest tier that any run may have
@@ -79,6 +80,8 @@ pub struct Config {
     pub disk_mib: Setting<u32>,
     pub native_root: Setting<Option<PathBuf>>,
     pub native_extra_read_only: Setting<Vec<PathBuf>>,
+    pub gvisor_runsc: Setting<Option<PathBuf>>,
+    pub gvisor_platform: Setting<Option<Platform>>,
 }
 
 /// Lays the layers over each other: the first that is there holds.
@@ -186,6 +189,8 @@ impl Config {
             disk_mib: at_least_one("disk_mib", layers.file(schema.disk_mib, 128))?,
             native_root,
             native_extra_read_only,
+            gvisor_runsc: absolute("gvisor_runsc", layers.file(schema.gvisor_runsc.clone().map(Some), None))?,
+            gvisor_platform: platform(layers.file(schema.gvisor_platform.clone().map(Some), None))?,
         })
     }
 
@@ -195,6 +200,10 @@ impl Config {
             concurrent_per_caller: self.max_concurrent_per_caller.value,
             rate_per_minute: self.rate_per_minute.value,
         }
+    }
+
+    pub fn engines(&self) -> Engines {
+        Engines { gvisor_runsc: self.gvisor_runsc.value.clone(), gvisor_platform: self.gvisor_platform.value }
     }
 
     pub fn run_limits(&self) -> RunLimits {
@@ -271,14 +280,37 @@ fn cpus(setting: Setting<f64>) -> Result<Setting<f64>, ConfigError> {
 fn providers(names: Setting<Vec<String>>) -> Result<Setting<Vec<Kind>>, ConfigError> {
     let mut kinds = Vec::new();
     for name in &names.value {
-        let kind =
-            Kind::from_name(name).ok_or_else(|| value("providers", name, "known are `wasm` and `native`"))?;
+        let kind = Kind::from_name(name)
+            .ok_or_else(|| value("providers", name, "known are `wasm`, `native` and `gvisor`"))?;
         if kinds.contains(&kind) {
             return Err(value("providers", name, "it is there twice"));
         }
         kinds.push(kind);
     }
     Ok(Setting { value: kinds, from: names.from })
+}
+
+fn absolute(
+    option: &'static str,
+    setting: Setting<Option<PathBuf>>,
+) -> Result<Setting<Option<PathBuf>>, ConfigError> {
+    match &setting.value {
+        Some(path) if !path.is_absolute() => {
+            Err(value(option, path.display(), "it must be an absolute path"))
+        }
+        _ => Ok(setting),
+    }
+}
+
+fn platform(word: Setting<Option<String>>) -> Result<Setting<Option<Platform>>, ConfigError> {
+    let platform = match &word.value {
+        None => None,
+        Some(text) => Some(
+            Platform::from_word(text)
+                .ok_or_else(|| value("gvisor_platform", text, "it is one of ptrace, systrap, kvm"))?,
+        ),
+    };
+    Ok(Setting { value: platform, from: word.from })
 }
 
 fn tier(word: Setting<Option<String>>) -> Result<Setting<Option<Tier>>, ConfigError> {
@@ -329,7 +361,10 @@ impl fmt::Display for Config {
         line(f, "cpus", &self.cpus, Some(format!("{:?}", self.cpus.value)))?;
         line(f, "native_root", &self.native_root, path(&self.native_root.value))?;
         let extra = &self.native_extra_read_only;
-        line(f, "native_extra_read_only", extra, Some(format!("{:?}", extra.value)))
+        line(f, "native_extra_read_only", extra, Some(format!("{:?}", extra.value)))?;
+        line(f, "gvisor_runsc", &self.gvisor_runsc, path(&self.gvisor_runsc.value))?;
+        let platform = self.gvisor_platform.value.map(|platform| quoted(&platform.word()));
+        line(f, "gvisor_platform", &self.gvisor_platform, platform)
     }
 }
 
@@ -397,6 +432,8 @@ mod tests {
             "listen = 1\n",
             "[sandboxd]\nproviders = [\"docker\"]\n",
             "[sandboxd]\nproviders = [\"wasm\", \"wasm\"]\n",
+            "[sandboxd]\ngvisor_platform = \"fast\"\n",
+            "[sandboxd]\ngvisor_runsc = \"runsc\"\n",
             "[sandboxd]\nmin_isolation = \"Container\"\n",
             "[sandboxd]\nmin_isolation = \"none\"\n",
             "[sandboxd]\nmax_concurrent = 0\n",

@@ -12,7 +12,7 @@ pub struct Schema {
     /// Address of the API. Clear text, so only a loopback address is taken; put a TLS proxy in front for others.
     /// Default `127.0.0.1:8746`.
     pub listen: Option<SocketAddr>,
-    /// Providers that may run code, in order of preference: `wasm`, `native`. Without one `serve` describes itself and
+    /// Providers that may run code, in order of preference: `wasm`, `native`, `gvisor`. Without one `serve` describes itself and
     /// runs nothing. Default: none. `SANDBOX_PROVIDER` (names separated by commas) takes its place.
     pub providers: Option<Vec<String>>,
     /// The weakest tier that any run may have: `process`, `container`, `kernel` or `vm`. `serve` does not start when no
@@ -38,12 +38,18 @@ pub struct Schema {
     pub pids: Option<u32>,
     /// Size of the work directory of one run in MiB. Default 128; it is kept in memory.
     pub disk_mib: Option<u32>,
-    /// A prepared folder that runs of `native` get as their root instead of the host's tools: read-only, an absolute path. Its
+    /// A prepared folder that runs of `native` and `gvisor` get as their root instead of the host's tools: read-only, an absolute path. Its
     /// own `/etc` is shown as well, except for the files that are generated for each run. Default: none, so that runs see
     /// the host's `/usr` and what it needs. Everything in the folder can be read by every run.
     pub native_root: Option<PathBuf>,
-    /// Folders of the host that runs of `native` see besides the host's tools, read-only, at the same place; absolute paths, for
+    /// Folders of the host that runs of `native` and `gvisor` see besides the host's tools, read-only, at the same place; absolute paths, for
     /// example `/opt/jdk`. Default: none. Everything in them can be read by every run, so no home, no `/etc`, `/run`, `/var/run`
     /// and nothing that is shown already; not together with `native_root`.
     pub native_extra_read_only: Option<Vec<PathBuf>>,
+    /// gVisor's program for the provider `gvisor`, as an absolute path. Default: `runsc` in /usr/local/bin, /usr/bin and
+    /// their kin. Its SHA-256 is in the evidence of each run; after an update sandboxd refuses until it is restarted.
+    pub gvisor_runsc: Option<PathBuf>,
+    /// How gVisor intercepts system calls: `ptrace`, `systrap` (releases since 2023) or `kvm` (needs /dev/kvm). Default: as
+    /// runsc chooses.
+    pub gvisor_platform: Option<String>,
 }

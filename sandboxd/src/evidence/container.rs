@@ -8,7 +8,7 @@ use freeboard_policy::Tier;
 
 use super::process::{Mount, Process, Status};
 use crate::isolate::cgroup::Group;
-use crate::isolate::{Boundary, namespaces, privileges};
+use crate::isolate::{Boundary, Limits, namespaces, privileges};
 
 /// What was planned for the run, to compare with.
 #[derive(Debug)]
@@ -44,21 +44,23 @@ pub fn measure(expected: &Expected<'_>) -> io::Result<Evidence> {
     Ok(Evidence { provider: "native".into(), tier: Tier::Container, facts: facts.0 })
 }
 
-struct Facts(Vec<Fact>);
+/// Facts while they are collected.
+#[derive(Debug, Default)]
+pub(crate) struct Facts(pub(crate) Vec<Fact>);
 
 impl Facts {
-    fn add(&mut self, name: &str, value: impl Into<String>, met: bool) {
+    pub(crate) fn add(&mut self, name: &str, value: impl Into<String>, met: bool) {
         self.0.push(Fact { name: name.into(), value: value.into(), met });
     }
 
     /// A value that must be exactly this.
-    fn equal(&mut self, name: &str, value: &str, wanted: &str) {
+    pub(crate) fn equal(&mut self, name: &str, value: &str, wanted: &str) {
         self.add(name, value, value == wanted);
     }
 }
 
 /// Each namespace is another one than ours.
-fn own_namespaces(process: &Process, facts: &mut Facts) -> io::Result<()> {
+pub(crate) fn own_namespaces(process: &Process, facts: &mut Facts) -> io::Result<()> {
     let ours = Process::ourselves();
     for (kind, _) in namespaces::KINDS {
         let theirs = process.namespace(kind)?;
@@ -175,6 +177,12 @@ fn limits(process: &Process, expected: &Expected<'_>, facts: &mut Facts) -> io::
         crate::isolate::cgroup::Version::V1 => "cgroup v1",
     };
     facts.add("limits", version, group.holds(expected.pid));
+    read_back(group, wanted, facts);
+    Ok(())
+}
+
+/// The limits as the kernel holds them are none wider than asked for.
+pub(crate) fn read_back(group: &Group, wanted: &Limits, facts: &mut Facts) {
     for (name, value) in group.read_back() {
         let bound = match name {
             "memory" => wanted.memory_bytes,
@@ -184,7 +192,6 @@ fn limits(process: &Process, expected: &Expected<'_>, facts: &mut Facts) -> io::
         let met = value.parse::<u64>().is_ok_and(|set| set <= bound);
         facts.add(&format!("cgroup_{name}"), value, met);
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -212,8 +219,15 @@ mod tests {
         let limits =
             crate::isolate::Limits { memory_bytes: 1, pids: 1, cpu_milli: 1, disk_bytes: 1, inodes: 1 };
         let view = crate::isolate::view::View { entries: Vec::new() };
-        let boundary =
-            Boundary { run: String::new(), identity, view, limits, gate: None, ca_pem: String::new() };
+        let boundary = Boundary {
+            run: String::new(),
+            identity,
+            view,
+            limits,
+            gate: None,
+            ca_pem: String::new(),
+            kernel: None,
+        };
         let expected = Expected {
             boundary: &boundary,
             pid: i32::try_from(std::process::id()).unwrap(),

@@ -3,7 +3,7 @@
 //! [`process`] reads the live first process of a sandbox from outside, through the host's /proc. Every fact says
 //! whether it meets what tier `container` requires; one that does not, and nothing runs.
 
-mod container;
+pub(crate) mod container;
 pub mod process;
 
 pub use container::{Expected, measure};

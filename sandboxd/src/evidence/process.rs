@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub struct Process {
     folder: PathBuf,
+    /// 0 = ourselves.
+    id: i32,
 }
 
 /// One line of mountinfo, as far as it is judged.
@@ -23,11 +25,49 @@ pub struct Mount {
 
 impl Process {
     pub fn new(pid: i32) -> Self {
-        Self { folder: Path::new("/proc").join(pid.to_string()) }
+        Self { folder: Path::new("/proc").join(pid.to_string()), id: pid }
     }
 
     pub fn ourselves() -> Self {
-        Self { folder: PathBuf::from("/proc/self") }
+        Self { folder: PathBuf::from("/proc/self"), id: 0 }
+    }
+
+    pub fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// Everything that a process started, directly or not, and that is alive. Its own children come first.
+    pub fn descendants(pid: i32) -> io::Result<Vec<Self>> {
+        let mut found = Self::new(pid).children()?;
+        let mut next = 0;
+        while let Some(process) = found.get(next) {
+            // One that ended just now has no children any more.
+            let children = process.children().unwrap_or_default();
+            found.extend(children);
+            next += 1;
+        }
+        Ok(found)
+    }
+
+    /// The children of each of its threads.
+    fn children(&self) -> io::Result<Vec<Self>> {
+        let mut children = Vec::new();
+        for thread in fs::read_dir(self.folder.join("task"))? {
+            let list = fs::read_to_string(thread?.path().join("children"))?;
+            children.extend(list.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Self::new));
+        }
+        Ok(children)
+    }
+
+    /// The name by which it was started, as it says itself.
+    pub fn first_argument(&self) -> io::Result<String> {
+        let line = self.text("cmdline")?;
+        Ok(line.split('\0').next().unwrap_or_default().to_owned())
+    }
+
+    /// The file that it executes, whatever its path is by now.
+    pub fn executable(&self) -> io::Result<fs::Metadata> {
+        fs::metadata(self.folder.join("exe"))
     }
 
     fn text(&self, name: &str) -> io::Result<String> {

@@ -4,8 +4,6 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::namespaces::Identity;
-
 /// The name server that every run is told: any address ends at the gate's own port 53, this one is synthetic.
 const RESOLV_CONF: &str = "nameserver 198.18.0.1\noptions timeout:2 attempts:2\n";
 const HOSTS: &str = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 sandbox\n";
@@ -60,8 +58,7 @@ pub fn is_generated(name: &str) -> bool {
 }
 
 /// The small files, relative to the guest's root.
-fn files(identity: Identity) -> Vec<(&'static str, String)> {
-    let (uid, gid) = (identity.guest_uid, identity.guest_gid);
+fn files((uid, gid): (u32, u32)) -> Vec<(&'static str, String)> {
     let root = "root:x:0:0:root:/work:/bin/sh\n";
     let nobody = "nobody:x:65534:65534:nobody:/:/bin/false\n";
     let user = if uid == 0 { String::new() } else { format!("user:x:{uid}:{gid}:user:/work:/bin/sh\n") };
@@ -81,11 +78,11 @@ fn files(identity: Identity) -> Vec<(&'static str, String)> {
 
 /// Writes everything below the current directory, which is the new root. The host's files are still reachable by
 /// absolute paths.
-pub fn generate(identity: Identity, ca_pem: &str) -> io::Result<()> {
+pub fn generate(guest: (u32, u32), ca_pem: &str) -> io::Result<()> {
     for folder in ["etc/ssl/certs", "etc/ssl/private", "etc/pki/tls/certs"] {
         std::fs::create_dir_all(folder)?;
     }
-    for (path, content) in files(identity) {
+    for (path, content) in files(guest) {
         std::fs::write(path, content)?;
     }
     std::os::unix::fs::symlink("/proc/self/mounts", "etc/mtab")?;
@@ -133,8 +130,7 @@ mod tests {
 
     #[test]
     fn names_the_user_and_nobody_of_the_host() {
-        let identity = Identity { guest_uid: 1000, guest_gid: 1000, host_uid: 61_000, host_gid: 61_000 };
-        let files = files(identity);
+        let files = files((1000, 1000));
         let passwd = &files.iter().find(|(path, _)| *path == "etc/passwd").unwrap().1;
         assert_eq!(passwd.lines().count(), 3);
         assert!(passwd.contains("user:x:1000:1000:"));
@@ -143,8 +139,7 @@ mod tests {
 
     #[test]
     fn every_generated_file_is_withheld_from_a_given_root() {
-        let identity = Identity { guest_uid: 0, guest_gid: 0, host_uid: 1, host_gid: 1 };
-        for (path, _) in files(identity) {
+        for (path, _) in files((0, 0)) {
             let name = path.trim_start_matches("etc/").split('/').next().unwrap();
             assert!(is_generated(name), "{name}");
         }

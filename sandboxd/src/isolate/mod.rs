@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod environment;
 pub mod etc;
 pub mod java_store;
+pub mod kernel;
 pub mod landlock;
 pub mod limits;
 pub mod mounts;
@@ -26,6 +27,29 @@ pub struct Boundary {
     pub gate: Option<GatePorts>,
     /// The interception CA, PEM, or empty.
     pub ca_pem: String,
+    /// The run's own kernel; `None` = the run is a process of the host's kernel.
+    pub kernel: Option<kernel::Kernel>,
+}
+
+impl Boundary {
+    /// Who the run's user is inside: of the namespace, or of the run's own kernel.
+    pub fn guest_ids(&self) -> (u32, u32) {
+        match &self.kernel {
+            None => (self.identity.guest_uid, self.identity.guest_gid),
+            Some(_) => (namespaces::GUEST_ID, namespaces::GUEST_ID),
+        }
+    }
+
+    /// The id maps of the user namespace.
+    pub fn maps(&self) -> namespaces::Maps {
+        let mut maps = self.identity.maps();
+        if let Some(kernel::Kernel::Gvisor(gvisor)) = &self.kernel
+            && let Some(nobody) = gvisor.nobody_host_id
+        {
+            maps.add(kernel::NOBODY, nobody);
+        }
+        maps
+    }
 }
 
 /// TCP ports of the gate besides those that every gate has.

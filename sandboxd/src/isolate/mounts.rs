@@ -21,13 +21,13 @@ use super::{Boundary, Limits, etc, limits};
 use crate::child::sys::mount_setattr;
 
 /// `MOUNT_ATTR_*` of linux/mount.h.
-const READ_ONLY: u64 = 0x1;
-const NO_SUID: u64 = 0x2;
-const NO_DEV: u64 = 0x4;
-const NO_EXEC: u64 = 0x8;
+pub(crate) const READ_ONLY: u64 = 0x1;
+pub(crate) const NO_SUID: u64 = 0x2;
+pub(crate) const NO_DEV: u64 = 0x4;
+pub(crate) const NO_EXEC: u64 = 0x8;
 
 /// Where the new root is built; any folder that exists on every host will do, it is covered in our namespace only.
-const STAGE: &str = "/tmp";
+pub(crate) const STAGE: &str = "/tmp";
 
 /// A step that failed and why.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl std::error::Error for MountError {
 }
 
 /// Names the step of a failure.
-fn at<E: Into<io::Error>>(what: impl fmt::Display) -> impl FnOnce(E) -> MountError {
+pub(crate) fn at<E: Into<io::Error>>(what: impl fmt::Display) -> impl FnOnce(E) -> MountError {
     move |source| MountError { what: what.to_string(), source: source.into() }
 }
 
@@ -104,7 +104,7 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
     for folder in ["dev/pts", "dev/shm", "proc", "tmp", "work", "etc", "run", "var", "root", "home", "sys"] {
         fs::create_dir_all(folder).map_err(at(format_args!("make /{folder}")))?;
     }
-    etc::generate(boundary.identity, &boundary.ca_pem).map_err(at("generate /etc"))?;
+    etc::generate(boundary.guest_ids(), &boundary.ca_pem).map_err(at("generate /etc"))?;
     show(places)?;
     devices()?;
     process_files()?;
@@ -116,10 +116,10 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
 }
 
 /// A place of the view with its tree, detached from the host's.
-type Place<'a> = (&'a Entry, Option<OwnedFd>);
+pub(crate) type Place<'a> = (&'a Entry, Option<OwnedFd>);
 
 /// Takes a read-only tree of each place of the host.
-fn take(view: &View) -> Result<Vec<Place<'_>>, MountError> {
+pub(crate) fn take(view: &View) -> Result<Vec<Place<'_>>, MountError> {
     let tree = |entry: &Entry| match &entry.source {
         Source::Link(_) => Ok(None),
         Source::Folder(folder) => tree(folder, READ_ONLY | NO_SUID | NO_DEV).map(Some),
@@ -135,7 +135,7 @@ fn take(view: &View) -> Result<Vec<Place<'_>>, MountError> {
 }
 
 /// Puts the places of the view into the new root.
-fn show(places: Vec<Place<'_>>) -> Result<(), MountError> {
+pub(crate) fn show(places: Vec<Place<'_>>) -> Result<(), MountError> {
     for (entry, tree) in places {
         let place = entry.place.as_path();
         put(entry, tree).map_err(at(format_args!("show /{}", place.display())))?;
@@ -222,17 +222,17 @@ fn pivot() -> Result<(), MountError> {
     std::env::set_current_dir("/work").map_err(at("enter /work"))
 }
 
-fn open_root() -> io::Result<OwnedFd> {
+pub(crate) fn open_root() -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags, open};
     Ok(open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
 /// A view of a place of the host with attributes on everything below it.
-fn bind(source: &Path, place: &Path, attributes: u64) -> io::Result<()> {
+pub(crate) fn bind(source: &Path, place: &Path, attributes: u64) -> io::Result<()> {
     attach(&tree(source, attributes)?, place)
 }
 
-fn tree(source: &Path, attributes: u64) -> io::Result<OwnedFd> {
+pub(crate) fn tree(source: &Path, attributes: u64) -> io::Result<OwnedFd> {
     let flags =
         OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | OpenTreeFlags::AT_RECURSIVE;
     let tree = open_tree(CWD, source, flags)?;
@@ -240,16 +240,16 @@ fn tree(source: &Path, attributes: u64) -> io::Result<OwnedFd> {
     Ok(tree)
 }
 
-fn attach(tree: &OwnedFd, place: &Path) -> io::Result<()> {
+pub(crate) fn attach(tree: &OwnedFd, place: &Path) -> io::Result<()> {
     move_mount(tree, "", CWD, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
     Ok(())
 }
 
-fn tmpfs(place: &Path, flags: MountFlags, options: &CStr) -> io::Result<()> {
+pub(crate) fn tmpfs(place: &Path, flags: MountFlags, options: &CStr) -> io::Result<()> {
     mount("tmpfs", place, "tmpfs", flags | MountFlags::NOSUID | MountFlags::NODEV, options)?;
     Ok(())
 }
 
-fn tmpfs_options(bytes: u64, inodes: u64, mode: &str) -> std::ffi::CString {
+pub(crate) fn tmpfs_options(bytes: u64, inodes: u64, mode: &str) -> std::ffi::CString {
     std::ffi::CString::new(format!("size={bytes},nr_inodes={inodes},mode={mode}")).unwrap_or_default()
 }

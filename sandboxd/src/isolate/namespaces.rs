@@ -35,7 +35,12 @@ pub struct Identity {
 pub const GUEST_ID: u32 = 1000;
 
 impl Identity {
-    /// The lines of uid_map and gid_map: exactly one id is mapped, nothing else exists inside.
+    /// Exactly one id is mapped, nothing else exists inside.
+    pub fn maps(self) -> Maps {
+        Maps { uid: self.uid_map(), gid: self.gid_map() }
+    }
+
+    /// The lines of uid_map and gid_map.
     pub fn uid_map(self) -> String {
         format!("{} {} 1\n", self.guest_uid, self.host_uid)
     }
@@ -43,14 +48,30 @@ impl Identity {
     pub fn gid_map(self) -> String {
         format!("{} {} 1\n", self.guest_gid, self.host_gid)
     }
+}
+
+/// The text of uid_map and gid_map.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Maps {
+    pub uid: String,
+    pub gid: String,
+}
+
+impl Maps {
+    /// One more id, for user and group alike.
+    pub fn add(&mut self, inside: u32, host: u32) {
+        for map in [&mut self.uid, &mut self.gid] {
+            map.push_str(&format!("{inside} {host} 1\n"));
+        }
+    }
 
     /// Writes the maps of a fresh child; the writer is its parent in the outer user namespace.
     ///
     /// setgroups is denied first: an ordinary user must do so (user_namespaces(7)), and the run needs no groups.
-    pub fn write_maps(self, pid: i32) -> io::Result<()> {
+    pub fn write(&self, pid: i32) -> io::Result<()> {
         std::fs::write(format!("/proc/{pid}/setgroups"), "deny")?;
-        std::fs::write(format!("/proc/{pid}/uid_map"), self.uid_map())?;
-        std::fs::write(format!("/proc/{pid}/gid_map"), self.gid_map())
+        std::fs::write(format!("/proc/{pid}/uid_map"), &self.uid)?;
+        std::fs::write(format!("/proc/{pid}/gid_map"), &self.gid)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
 
+pub mod gvisor;
 pub mod native;
 mod start;
 pub mod wasm;
@@ -12,7 +13,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
-pub use self::start::{Kind, NativeView, RunLimits, start};
+pub use self::start::{Engines, Kind, NativeView, RunLimits, start};
 use crate::job::{Job, Outcome, OutputSink};
 
 /// What a provider says of itself before any run.

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::gvisor::{GvisorConfig, GvisorProvider, Platform};
 use super::native::{NativeConfig, NativeProvider};
 use super::wasm::{self, WasmProvider};
 use super::{CreateError, Provider};
@@ -13,15 +14,17 @@ use super::{CreateError, Provider};
 pub enum Kind {
     Wasm,
     Native,
+    Gvisor,
 }
 
 impl Kind {
-    pub const ALL: [Self; 2] = [Self::Wasm, Self::Native];
+    pub const ALL: [Self; 3] = [Self::Wasm, Self::Native, Self::Gvisor];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wasm => "wasm",
             Self::Native => "native",
+            Self::Gvisor => "gvisor",
         }
     }
 
@@ -41,7 +44,7 @@ pub struct RunLimits {
     pub concurrent: u32,
 }
 
-/// What runs of `native` see, as configured.
+/// What runs of `native` and `gvisor` see, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NativeView {
     /// Instead of the host's tools.
@@ -50,8 +53,19 @@ pub struct NativeView {
     pub extra_read_only: Vec<PathBuf>,
 }
 
+/// Where the programs are that a provider needs besides this one, and how they are used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Engines {
+    /// `None` = looked for in the usual folders.
+    pub gvisor_runsc: Option<PathBuf>,
+    /// `None` = as runsc chooses.
+    pub gvisor_platform: Option<Platform>,
+    pub view: NativeView,
+}
+
 /// Starts one provider: preflight, helpers, smoke test where it has one.
-pub fn start(kind: Kind, limits: &RunLimits, view: &NativeView) -> Result<Arc<dyn Provider>, CreateError> {
+pub fn start(kind: Kind, limits: &RunLimits, engines: &Engines) -> Result<Arc<dyn Provider>, CreateError> {
+    let view = &engines.view;
     match kind {
         Kind::Native => {
             let config = NativeConfig {
@@ -64,6 +78,20 @@ pub fn start(kind: Kind, limits: &RunLimits, view: &NativeView) -> Result<Arc<dy
                 ..NativeConfig::default()
             };
             Ok(Arc::new(NativeProvider::start(config)?))
+        }
+        Kind::Gvisor => {
+            let config = GvisorConfig {
+                runsc: engines.gvisor_runsc.clone(),
+                platform: engines.gvisor_platform,
+                root: view.root.clone(),
+                extra_read_only: view.extra_read_only.clone(),
+                memory_mib: limits.memory_mib,
+                cpus: limits.cpus,
+                pids: limits.pids,
+                disk_mib: limits.disk_mib,
+                ..GvisorConfig::default()
+            };
+            Ok(Arc::new(GvisorProvider::start(config)?))
         }
         Kind::Wasm => Ok(Arc::new(WasmProvider::new(wasm::Settings::of(limits))?)),
     }

@@ -16,7 +16,7 @@ fn run(argv: &[&str], output: OutputMode, time: Duration) -> (StepReport, Vec<u8
         (stdout, stderr)
     });
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
-    let start = Start { argv: &argv, stdin: None, environment: &environment };
+    let start = Start { argv: &argv, stdin: None, environment: &environment, user: None };
     let report = run_step(start, Instant::now() + time, output, &mut ours).unwrap();
     drop(ours);
     let (stdout, stderr) = reader.join().unwrap();

@@ -31,10 +31,15 @@ impl Channel {
     /// A channel and the end for the run's first process.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-        let ours = std::os::unix::net::UnixStream::from(ours);
-        ours.set_nonblocking(true)?;
-        let stream = UnixStream::from_std(ours)?;
-        Ok((Self { stream, buffer: Vec::new(), taken: 0, descriptors: Vec::new() }, theirs))
+        Ok((Self::over(ours)?, theirs))
+    }
+
+    /// A channel over a connected socket.
+    pub(super) fn over(socket: OwnedFd) -> io::Result<Self> {
+        let socket = std::os::unix::net::UnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(socket)?;
+        Ok(Self { stream, buffer: Vec::new(), taken: 0, descriptors: Vec::new() })
     }
 
     /// Not cancel-safe: a half-sent frame makes the channel useless, and its owner gives the run up then.

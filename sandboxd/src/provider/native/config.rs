@@ -94,11 +94,16 @@ impl NativeConfig {
 
     /// Thousandths of a processor, at least the kernel's least quota (1 ms in 100 ms).
     pub(super) fn cpu_milli(&self) -> u64 {
-        let milli = (self.cpus * 1000.0).clamp(10.0, 1_024_000.0);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped just above")]
-        let milli = milli as u64;
-        milli
+        cpu_milli(self.cpus)
     }
+}
+
+/// Processors as thousandths, within what the kernel takes.
+pub(in crate::provider) fn cpu_milli(cpus: f64) -> u64 {
+    let milli = (cpus * 1000.0).clamp(10.0, 1_024_000.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped just above")]
+    let milli = milli as u64;
+    milli
 }
 
 #[cfg(test)]

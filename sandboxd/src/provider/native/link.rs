@@ -16,6 +16,7 @@ use crate::child::message::{FromLauncher, ToLauncher, receive, send};
 use crate::child::sys::watch_readable;
 use crate::isolate::Boundary;
 use crate::isolate::cgroup::{Group, Usage};
+use crate::provider::CreateError;
 
 /// The child of a run as the launcher made it.
 #[derive(Debug)]
@@ -39,9 +40,41 @@ pub(super) enum LinkError {
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
+pub(in crate::provider) struct Link {
     shared: Arc<Shared>,
     reader: JoinHandle<()>,
+}
+
+/// A launcher that is forked before there is a runtime and spoken with inside it.
+#[derive(Debug)]
+pub(in crate::provider) struct LazyLink(Mutex<LauncherState>);
+
+#[derive(Debug)]
+enum LauncherState {
+    Forked(Launcher),
+    Linked(Arc<Link>),
+    /// The runtime could not take it over.
+    Lost,
+}
+
+impl LazyLink {
+    pub(in crate::provider) fn new(launcher: Launcher) -> Self {
+        Self(Mutex::new(LauncherState::Forked(launcher)))
+    }
+
+    /// The link; made by the first run, inside the runtime that serves the runs.
+    pub(in crate::provider) fn get(&self) -> Result<Arc<Link>, CreateError> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let link = match std::mem::replace(&mut *state, LauncherState::Lost) {
+            LauncherState::Linked(link) => Ok(link),
+            LauncherState::Forked(launcher) => Link::new(launcher).map(Arc::new),
+            LauncherState::Lost => Err(io::Error::from(io::ErrorKind::NotConnected)),
+        };
+        let link =
+            link.map_err(|source| CreateError::Step { step: "speak with the launcher".into(), source })?;
+        *state = LauncherState::Linked(Arc::clone(&link));
+        Ok(link)
+    }
 }
 
 #[derive(Debug)]

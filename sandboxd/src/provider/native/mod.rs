@@ -2,22 +2,21 @@
 //! allow-list, Landlock, no capabilities and control-group limits. Tier `container`. Works without root.
 
 mod channel;
-mod config;
-mod link;
+pub(in crate::provider) mod config;
+pub(in crate::provider) mod link;
 mod outcome;
-mod sandbox;
-mod smoke;
+pub(in crate::provider) mod sandbox;
+pub(in crate::provider) mod smoke;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 use rustix::process::{getegid, geteuid};
 
 pub use config::NativeConfig;
-use link::Link;
+use link::LazyLink;
 use sandbox::NativeSandbox;
 
 use super::{CreateError, Description, Plan, Provider, Sandbox};
@@ -38,17 +37,8 @@ pub struct NativeProvider {
     /// Programs that run snippets: absolute in the guest.
     node: Option<PathBuf>,
     python: Option<PathBuf>,
-    launcher: Mutex<LauncherState>,
+    link: LazyLink,
     next_identity: AtomicU32,
-}
-
-/// The launcher is forked before there is a runtime and spoken with inside it.
-#[derive(Debug)]
-enum LauncherState {
-    Forked(Launcher),
-    Linked(Arc<Link>),
-    /// The runtime could not take it over.
-    Lost,
 }
 
 impl NativeProvider {
@@ -78,22 +68,8 @@ impl NativeProvider {
         let view = view.map_err(step("look at the tools for the guest"))?;
         let (node, python) = (view.find_program("node"), view.find_program("python3"));
         let next_identity = AtomicU32::new(std::process::id());
-        let launcher = Mutex::new(LauncherState::Forked(launcher));
-        Ok(Self { config, view, node, python, launcher, next_identity })
-    }
-
-    /// The link to the launcher; made by the first run, inside the runtime that serves the runs.
-    fn link(&self) -> Result<Arc<Link>, CreateError> {
-        let mut state = self.launcher.lock().unwrap_or_else(PoisonError::into_inner);
-        let link = match std::mem::replace(&mut *state, LauncherState::Lost) {
-            LauncherState::Linked(link) => Ok(link),
-            LauncherState::Forked(launcher) => Link::new(launcher).map(Arc::new),
-            LauncherState::Lost => Err(std::io::Error::from(std::io::ErrorKind::NotConnected)),
-        };
-        let link =
-            link.map_err(|source| CreateError::Step { step: "speak with the launcher".into(), source })?;
-        *state = LauncherState::Linked(Arc::clone(&link));
-        Ok(link)
+        let link = LazyLink::new(launcher);
+        Ok(Self { config, view, node, python, link, next_identity })
     }
 
     fn boundary(&self, plan: &Plan) -> Boundary {
@@ -105,6 +81,7 @@ impl NativeProvider {
             limits: self.config.limits(),
             gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
             ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
+            kernel: None,
         }
     }
 
@@ -162,14 +139,20 @@ impl Provider for NativeProvider {
             self.check(plan)?;
             let boundary = self.boundary(plan);
             let interpreter = self.node.as_ref().map(|node| node.display().to_string());
-            let sandbox =
-                NativeSandbox::create(self.link()?, boundary, plan.job.clone(), interpreter).await?;
+            let sandbox = NativeSandbox::create(
+                self.link.get()?,
+                boundary,
+                plan.job.clone(),
+                interpreter,
+                crate::evidence::measure,
+            )
+            .await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }
 
     fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
-        Box::pin(smoke::smoke_test(self))
+        Box::pin(smoke::try_forbidden(self, smoke::SCRIPT, smoke::LIMIT))
     }
 }
 

@@ -105,6 +105,11 @@ impl Collector {
         self.outcome(ending, false)
     }
 
+    /// The run's own kernel ended because it got no more threads of the host.
+    pub(super) fn out_of_processes(self, usage: Usage, limits: &Limits) -> Outcome {
+        self.out_of_memory(usage, limits)
+    }
+
     /// The run did not stop by itself at its deadline and was killed from outside.
     pub(super) fn overdue(mut self) -> Outcome {
         if self.running

@@ -19,7 +19,7 @@ use super::channel::Channel;
 use super::link::{Child, Link, LinkError};
 use super::outcome::Collector;
 use crate::child::sys::watch_readable;
-use crate::evidence::{self, Expected};
+use crate::evidence::Expected;
 use crate::isolate::cgroup::{Group, Usage};
 use crate::isolate::{Boundary, environment};
 use crate::job::{Ending, Job, Outcome, OutputSink, Payload};
@@ -30,15 +30,23 @@ const SETUP_LIMIT: Duration = Duration::from_secs(10);
 /// How much longer than its deadline a run may take before it is killed from outside: pid 1 inside stops it in time, and
 /// this holds when pid 1 cannot.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
+/// How long what runs around a broken guest program may take to say why.
+const FAILURE_LIMIT: Duration = Duration::from_secs(1);
 /// How long a killed run may take to be gone. Only a process stuck in the kernel takes longer; that is reported.
 const GONE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How a provider measures what was built.
+pub(in crate::provider) type Measurement = fn(&Expected<'_>) -> io::Result<Evidence>;
+
 /// The boundary of one run.
-pub(super) struct NativeSandbox {
+pub(in crate::provider) struct NativeSandbox {
     boundary: Boundary,
     job: Job,
     interpreter: Option<String>,
+    measurement: Measurement,
     channel: Channel,
+    /// To what runs around the guest program, where that has a channel of its own.
+    outer: Option<Channel>,
     channel_inode: u64,
     ready: Ready,
     doors: Vec<(Door, OwnedFd)>,
@@ -73,11 +81,12 @@ impl std::fmt::Debug for NativeSandbox {
 
 impl NativeSandbox {
     /// Builds the boundary. When the future is dropped midway, the child sees the end of its channel and ends.
-    pub(super) async fn create(
+    pub(in crate::provider) async fn create(
         link: Arc<Link>,
         boundary: Boundary,
         job: Job,
         interpreter: Option<String>,
+        measurement: Measurement,
     ) -> Result<Self, CreateError> {
         let step = |step: &str| {
             let step = step.to_owned();
@@ -94,7 +103,9 @@ impl NativeSandbox {
             boundary,
             job,
             interpreter,
+            measurement,
             channel,
+            outer: None,
             channel_inode: channel_inode.st_ino,
             ready: Ready::default(),
             doors: Vec::new(),
@@ -110,11 +121,19 @@ impl NativeSandbox {
         let step = |source| CreateError::Step { step: "hear from the run's first process".into(), source };
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         loop {
-            let (kind, body) = self.channel.receive().await.map_err(step)?;
+            let (kind, body) = match self.channel.receive().await {
+                Ok(frame) => frame,
+                Err(error) => return Err(step(self.cause(error).await)),
+            };
             match kind {
                 Kind::Doors => {
                     let doors: Doors = serde_json::from_slice(&body).map_err(|error| step(error.into()))?;
-                    let sockets = self.channel.take_descriptors();
+                    let mut sockets = self.channel.take_descriptors();
+                    if doors.guest_channel {
+                        let guest = sockets.pop().ok_or_else(|| step(invalid()))?;
+                        let guest = Channel::over(guest).map_err(step)?;
+                        self.outer = Some(std::mem::replace(&mut self.channel, guest));
+                    }
                     if sockets.len() != doors.doors.len() {
                         return Err(step(invalid()));
                     }
@@ -141,6 +160,18 @@ impl NativeSandbox {
         }
     }
 
+    /// What runs around the guest program may know why its channel broke.
+    async fn cause(&mut self, error: io::Error) -> io::Error {
+        let Some(outer) = &mut self.outer else { return error };
+        match timeout(FAILURE_LIMIT, outer.receive()).await {
+            Ok(Ok((Kind::Failed, body))) => match serde_json::from_slice::<SetupFailure>(&body) {
+                Ok(failure) => io::Error::other(format!("{}: {}", failure.step, failure.message)),
+                Err(_) => error,
+            },
+            _ => error,
+        }
+    }
+
     fn evidence(&self) -> Result<Evidence, CreateError> {
         let expected = Expected {
             boundary: &self.boundary,
@@ -149,7 +180,7 @@ impl NativeSandbox {
             channel_inode: self.channel_inode,
             inside: &self.ready.facts,
         };
-        let evidence = evidence::measure(&expected)
+        let evidence = (self.measurement)(&expected)
             .map_err(|source| CreateError::Step { step: "measure the boundary".into(), source })?;
         let missing: Vec<String> = evidence
             .facts
@@ -161,13 +192,17 @@ impl NativeSandbox {
             return Ok(evidence);
         }
         Err(CreateError::Step {
-            step: format!("the boundary is not what tier `container` requires: {}", missing.join(", ")),
+            step: format!(
+                "the boundary is not what tier `{}` requires: {}",
+                evidence.tier,
+                missing.join(", ")
+            ),
             source: io::Error::from(io::ErrorKind::PermissionDenied),
         })
     }
 
     fn spec(&self, output: OutputMode) -> JobSpec {
-        let user = if self.boundary.identity.guest_uid == 0 { "root" } else { "user" };
+        let user = if self.boundary.guest_ids().0 == 0 { "root" } else { "user" };
         let with_ca = !self.boundary.ca_pem.is_empty();
         JobSpec {
             program: match &self.job.payload {
@@ -212,12 +247,19 @@ impl NativeSandbox {
                 }
             }
         };
-        let answer = tokio::time::timeout_at(end.into(), conversation).await;
+        let mut answer = tokio::time::timeout_at(end.into(), conversation).await;
+        if let Ok(Err(error)) = answer {
+            answer = Ok(Err(self.cause(error).await));
+        }
         let usage = self.life.end().await?;
         match answer {
             Ok(Ok(report)) => Ok(collector.finish(report, usage, &self.boundary.limits)),
             // The kernel ended the whole run because its memory was used up, pid 1 included.
             Ok(Err(_)) if usage.memory_kills > 0 => Ok(collector.out_of_memory(usage, &self.boundary.limits)),
+            // A kernel of the run's own may not survive that it gets no more threads.
+            Ok(Err(_)) if self.boundary.kernel.is_some() && usage.pids_refusals > 0 => {
+                Ok(collector.out_of_processes(usage, &self.boundary.limits))
+            }
             Ok(Err(error)) => Err(lost(error)),
             Err(_) => Ok(collector.overdue()),
         }

@@ -9,7 +9,7 @@ use crate::provider::{CreateError, Plan, Provider};
 
 /// Each line ends with the number of what worked and must not. Only what a shell has built in, so that it works in any
 /// root; `0` at the end means that the ordinary thing, writing a file in the work directory, worked.
-const SCRIPT: &str = "\
+pub(super) const SCRIPT: &str = "\
 (: > /usr/.freeboard-smoke) 2>/dev/null && exit 11
 (: > /etc/.freeboard-smoke) 2>/dev/null && exit 12
 (: < /proc/1/environ) 2>/dev/null && exit 13
@@ -23,11 +23,15 @@ echo fenced
 ";
 
 /// How long the test may take: it takes milliseconds.
-const LIMIT: Duration = Duration::from_secs(5);
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Builds a boundary, measures it, runs the script, compares.
-pub(super) async fn smoke_test(provider: &dyn Provider) -> Result<(), CreateError> {
-    let plan = Plan { job: job(), prepared: None };
+/// Builds a boundary, measures it, runs the script, which must end with the word `fenced` alone.
+pub(in crate::provider) async fn try_forbidden(
+    provider: &dyn Provider,
+    script: &str,
+    limit: Duration,
+) -> Result<(), CreateError> {
+    let plan = Plan { job: job(script, limit), prepared: None };
     let mut sandbox = provider.create(&plan).await?;
     sandbox.measure().await?;
     let failed = |what: String| CreateError::Step {
@@ -42,15 +46,15 @@ pub(super) async fn smoke_test(provider: &dyn Provider) -> Result<(), CreateErro
     }
 }
 
-fn job() -> Job {
+fn job(script: &str, limit: Duration) -> Job {
     Job {
         run: format!("{:032x}", std::process::id()),
         caller: None,
         trace_id: None,
         grants: Vec::new(),
         floor: None,
-        timeout: LIMIT,
-        payload: Payload::Steps { steps: vec![SCRIPT.into()] },
+        timeout: limit,
+        payload: Payload::Steps { steps: vec![script.into()] },
         files: Vec::new(),
         artifacts: Vec::new(),
         environment: Vec::new(),

@@ -1,0 +1,197 @@
+//! The child of a gVisor run: builds the gate and the runtime's root, starts the runtime, waits for its end.
+//!
+//! It is pid 1 of the process namespace that all of the runtime's processes are in, so nothing outlives it. The guest
+//! program inside gVisor speaks with the daemon over a channel of its own; this process speaks only when the runtime fails.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+use freeboard_guest::protocol::Doors;
+use freeboard_netns::{CatchAll, Families, Form, Gate, GateSpec, Home, JoinedGate, Plan, apply_here};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open, setrlimit, setsid, wait};
+use rustix::thread::{
+    CapabilitiesSecureBits, LinkNameSpaceType, move_into_link_name_space, set_capabilities_secure_bits,
+    set_no_new_privs,
+};
+
+use super::root::{self, Check};
+use super::{bundle, limits};
+use crate::child::setup::{self, Inheritance, SetupError, at};
+use crate::child::sys;
+use crate::isolate::kernel::Gvisor;
+use crate::isolate::{Boundary, GatePorts, privileges};
+
+/// Where the runtime's messages go.
+const MESSAGES: &str = "/state/messages";
+
+/// The whole life of the child. Returns the exit code of the process.
+pub(crate) fn live(inheritance: Inheritance, gvisor: &Gvisor) -> i32 {
+    let Inheritance { boundary, channel, go, entrances, .. } = inheritance;
+    let mut channel = UnixStream::from(channel);
+    let runtime = build(&boundary, gvisor, &channel, go, entrances);
+    match runtime.and_then(|runtime| watch(&runtime, &channel)) {
+        Ok(()) => 0,
+        Err(error) => {
+            error.send(&mut channel);
+            1
+        }
+    }
+}
+
+/// The steps in order. Later ones take away what earlier ones needed.
+fn build(
+    boundary: &Boundary,
+    gvisor: &Gvisor,
+    channel: &UnixStream,
+    go: OwnedFd,
+    entrances: Vec<File>,
+) -> Result<Pid, SetupError> {
+    setup::own_control_groups(entrances)?;
+    sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
+    setup::wait_for(go).map_err(at("wait for the id maps"))?;
+    setup::become_guest_user(boundary)?;
+    // The runtime gives up rights by changing users, which must work as usual.
+    set_capabilities_secure_bits(CapabilitiesSecureBits::empty()).map_err(at("reset the secure bits"))?;
+    setsid().map_err(at("start a session"))?;
+    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    let network = Network::make(boundary)?;
+    let (doors, mut sockets) = network.doors.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
+    let (for_daemon, for_guest) = UnixStream::pair().map_err(at("make the guest's channel"))?;
+    sockets.push(for_daemon.into());
+    // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
+    // (test: the_sockets_are_the_brokers_alone).
+    setup::send_doors(channel, &Doors { doors, guest_channel: true }, sockets)
+        .map_err(at("hand the gate's sockets over"))?;
+    let check = if network.joined.is_some() && root::shows_sign_everywhere() {
+        Check::Misfires
+    } else {
+        Check::Works
+    };
+    root::enter(boundary, gvisor, check)
+        .map_err(|error| SetupError { step: error.what, source: error.source })?;
+    setup::silence().map_err(at("open /dev/null"))?;
+    set_limits(boundary).map_err(at("set resource limits"))?;
+    set_no_new_privs(true).map_err(at("forbid new privileges"))?;
+    let runtime = start(boundary, gvisor, for_guest).map_err(at("start runsc"))?;
+    // From here on this process only waits. Its own network is the gate, where the daemon measures it.
+    if let Some(joined) = &network.joined {
+        move_into_link_name_space(joined.gate(), Some(LinkNameSpaceType::Network))
+            .map_err(at("enter the gate"))?;
+    }
+    privileges::drop_capabilities().map_err(at("drop capabilities"))?;
+    Ok(runtime)
+}
+
+/// The network of the run: the thread that made it is in the guest's namespace.
+struct Network {
+    joined: Option<JoinedGate>,
+    doors: Vec<(serde_json::Value, OwnedFd)>,
+}
+
+impl Network {
+    fn make(boundary: &Boundary) -> Result<Self, SetupError> {
+        let failed = |step: &'static str| {
+            move |error: &dyn std::error::Error| at(step)(io::Error::other(setup::chain(error)))
+        };
+        let Some(GatePorts { ports }) = &boundary.gate else {
+            let plan = Plan { steps: vec![setup::start_loopback()] };
+            apply_here(&plan).map_err(|error| failed("start the loopback link")(&error))?;
+            return Ok(Self { joined: None, doors: Vec::new() });
+        };
+        let spec = GateSpec {
+            form: Form::Joined { run: boundary.run.clone() },
+            ports: ports.clone(),
+            // gVisor's stack does not find its neighbour by IPv6 on such a link; without an IPv6 route programs get an
+            // error at once and take IPv4, instead of waiting.
+            families: Families::V4,
+            catch_all: CatchAll::WhereOffered,
+        };
+        let plan = Plan::new(&spec).map_err(|error| failed("plan the gate")(&error))?;
+        let joined = JoinedGate::create(&boundary.run, Home::Anonymous)
+            .map_err(|error| failed("make the gate's namespaces")(&error))?;
+        let Gate { doors, .. } = joined.apply(&plan).map_err(|error| failed("make the gate")(&error))?;
+        let doors = doors
+            .into_iter()
+            .map(|(kind, socket)| Ok((serde_json::to_value(setup::door(kind))?, socket)))
+            .collect::<serde_json::Result<_>>()
+            .map_err(at("name a door"))?;
+        move_into_link_name_space(joined.guest(), Some(LinkNameSpaceType::Network))
+            .map_err(at("enter the guest's network"))?;
+        Ok(Self { joined: Some(joined), doors })
+    }
+}
+
+/// The group holds the run as a whole. These stand beside it.
+fn set_limits(boundary: &Boundary) -> io::Result<()> {
+    let files = limits::KERNEL_OPEN_FILES;
+    for (resource, limit) in [
+        (Resource::Core, 0),
+        (Resource::Nproc, privileges::processes(&boundary.limits, true)),
+        (Resource::Nofile, files),
+        (Resource::Rtprio, 0),
+    ] {
+        let most = rustix::process::getrlimit(resource).maximum.map_or(limit, |most| most.min(limit));
+        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
+    }
+    Ok(())
+}
+
+/// Starts the runtime in the thread's network, with the guest's channel as the run's standard input.
+fn start(boundary: &Boundary, gvisor: &Gvisor, channel: UnixStream) -> io::Result<Pid> {
+    let child = Command::new(format!("/{}", bundle::RUNSC))
+        .args(bundle::arguments(boundary, gvisor))
+        .env_clear()
+        .env("PATH", "/")
+        .stdin(Stdio::from(OwnedFd::from(channel)))
+        .stdout(Stdio::null())
+        .stderr(File::create(MESSAGES)?)
+        .spawn()?;
+    // The handle is dropped without waiting: pid 1 reaps by itself, this child like every orphan.
+    Ok(Pid::from_child(&child))
+}
+
+/// Waits until the runtime ends or the daemon hangs up. The end of this process ends everything in its namespace.
+fn watch(runtime: &Pid, channel: &UnixStream) -> Result<(), SetupError> {
+    let pidfd = pidfd_open(*runtime, PidfdFlags::empty()).map_err(at("watch runsc"))?;
+    loop {
+        let mut polled = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(channel, PollFlags::RDHUP)];
+        match poll(&mut polled, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(at("wait for runsc")(error)),
+        }
+        let [ended, hung_up] = polled.each_ref().map(|entry| !entry.revents().is_empty());
+        if hung_up {
+            return Ok(());
+        }
+        if ended && let Some(failed) = reap(*runtime) {
+            return if failed { Err(failure()) } else { Ok(()) };
+        }
+    }
+}
+
+/// Reaps what ended. Whether the runtime is among it, and whether it failed.
+fn reap(runtime: Pid) -> Option<bool> {
+    let mut failed = None;
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if pid == runtime {
+            failed = Some(status.exit_status() != Some(0));
+        }
+    }
+    failed
+}
+
+/// What the runtime said last.
+fn failure() -> SetupError {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(MESSAGES) {
+        // What cannot be read is not told; the step is.
+        let _ = file.take(limits::MESSAGE_BYTES).read_to_end(&mut text);
+    }
+    let text = String::from_utf8_lossy(&text);
+    let text = if text.trim().is_empty() { "it ended without a message" } else { text.trim() };
+    SetupError { step: "run gVisor".into(), source: io::Error::other(text.replace('\n', "; ")) }
+}

@@ -1,0 +1,199 @@
+//! Provider `gvisor`: a kernel of the run's own in user space. The runtime `runsc` is driven directly, inside namespaces,
+//! a private root, a user and a control group of its own, and its network is the gate. Tier `kernel`.
+//!
+//! ```text
+//! daemon ── launcher ── child (pid 1, then the gate) ── runsc ─┬─ gofer: files of the run's root
+//!    ▲                                                         └─ sandbox: gVisor's kernel ── guest program ── steps
+//!    └──────────────────────────────── channel ────────────────────────────────┘
+//! ```
+
+mod bundle;
+pub(crate) mod child;
+mod config;
+mod limits;
+mod measure;
+mod root;
+mod runtime;
+mod smoke;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use freeboard_policy::Tier;
+use futures_util::future::BoxFuture;
+use rustix::process::{getegid, geteuid};
+
+pub use config::{GvisorConfig, Platform};
+use runtime::Program;
+
+use super::native::config::cpu_milli;
+use super::native::link::LazyLink;
+use super::native::sandbox::NativeSandbox;
+use super::{CreateError, Description, Plan, Provider, Sandbox};
+use crate::child::launcher::Launcher;
+use crate::isolate::kernel::{Gvisor, Kernel};
+use crate::isolate::namespaces::Identity;
+use crate::isolate::view::View;
+use crate::isolate::{Boundary, GatePorts, Limits};
+use crate::job::Payload;
+
+/// The provider's name in configuration, evidence and answers.
+pub const NAME: &str = "gvisor";
+
+/// Ids of the host that one run takes: of its processes, and of the one that shall have no rights.
+const IDS_PER_RUN: u32 = 2;
+
+/// Makes sandboxes through a launcher of its own.
+#[derive(Debug)]
+pub struct GvisorProvider {
+    config: GvisorConfig,
+    runsc: Arc<Program>,
+    guest: Program,
+    view: View,
+    /// Programs that run snippets: absolute in the guest.
+    node: Option<PathBuf>,
+    python: Option<PathBuf>,
+    link: LazyLink,
+    next_identity: AtomicU32,
+}
+
+impl GvisorProvider {
+    /// Looks for the runtime, then forks the launcher. Called while the process has one thread.
+    pub fn start(config: GvisorConfig) -> Result<Self, CreateError> {
+        runtime::find_runsc(config.runsc.as_deref())?;
+        let launcher = Launcher::start().map_err(|source| CreateError::Step {
+            step: "fork the launcher (the process must have one thread)".into(),
+            source,
+        })?;
+        Self::new(config, launcher)
+    }
+
+    /// Looks at the runtime and at the host's tools (or the given root), and takes over the launcher.
+    pub fn new(config: GvisorConfig, launcher: Launcher) -> Result<Self, CreateError> {
+        let runsc = Arc::new(runtime::find_runsc(config.runsc.as_deref())?);
+        let guest = runtime::find_guest(config.guest.as_deref())?;
+        let view = match &config.root {
+            Some(root) => View::of_folder(root),
+            None => View::of_host(&config.extra_read_only),
+        };
+        let view = view
+            .map_err(|source| CreateError::Step { step: "look at the tools for the guest".into(), source })?;
+        let (node, python) = (view.find_program("node"), view.find_program("python3"));
+        let next_identity = AtomicU32::new(std::process::id());
+        Ok(Self { config, runsc, guest, view, node, python, link: LazyLink::new(launcher), next_identity })
+    }
+
+    /// The digest is worked out by the first run, and not on a thread that serves others.
+    async fn kernel(&self, nobody_host_id: Option<u32>) -> Result<Gvisor, CreateError> {
+        let program = Arc::clone(&self.runsc);
+        let digest = tokio::task::spawn_blocking(move || program.digest().map(str::to_owned));
+        let runsc_sha256 =
+            digest.await.map_err(std::io::Error::other).flatten().map_err(|source| CreateError::Host {
+                what: format!("cannot read `{}`: {source}", self.runsc.path.display()),
+                help: "restart sandboxd after an update of runsc".into(),
+            })?;
+        Ok(Gvisor {
+            runsc: self.runsc.path.clone(),
+            runsc_file: self.runsc.identity,
+            runsc_sha256,
+            guest: self.guest.path.clone(),
+            platform: self.config.platform.map(|platform| platform.word().to_owned()),
+            nobody_host_id,
+        })
+    }
+
+    async fn boundary(&self, plan: &Plan) -> Result<Boundary, CreateError> {
+        let prepared = plan.prepared.as_ref();
+        let (identity, nobody) = self.identity();
+        if prepared.is_some() && nobody.is_none() {
+            return Err(CreateError::Host {
+                what: "gVisor's network needs two ids of the host for each run".into(),
+                help: "run sandboxd as root, or use `native`".into(),
+            });
+        }
+        Ok(Boundary {
+            run: plan.job.run.clone(),
+            identity,
+            view: self.view.clone(),
+            limits: self.limits(),
+            gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
+            ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
+            kernel: Some(Kernel::Gvisor(self.kernel(nobody).await?)),
+        })
+    }
+
+    /// Root gives each run two unused ids of the host; an ordinary user has only the own one.
+    fn identity(&self) -> (Identity, Option<u32>) {
+        let identity = |uid, gid| Identity { guest_uid: 0, guest_gid: 0, host_uid: uid, host_gid: gid };
+        if !geteuid().is_root() {
+            return (identity(geteuid().as_raw(), getegid().as_raw()), None);
+        }
+        let pairs = (self.config.uid_count / IDS_PER_RUN).max(1);
+        let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % pairs;
+        let id = self.config.uid_base + turn * IDS_PER_RUN;
+        (identity(id, id), Some(id + 1))
+    }
+
+    /// Of the group around the whole runtime.
+    fn limits(&self) -> Limits {
+        let disk_bytes = u64::from(self.config.disk_mib) << 20;
+        Limits {
+            memory_bytes: (u64::from(self.config.memory_mib) << 20) + limits::KERNEL_BYTES,
+            // Each process of the run is a thread of gVisor's kernel and a process that it traces.
+            pids: u64::from(self.config.pids) * 2 + limits::KERNEL_THREADS,
+            cpu_milli: cpu_milli(self.config.cpus),
+            disk_bytes,
+            inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
+        }
+    }
+
+    fn check(&self, plan: &Plan) -> Result<(), CreateError> {
+        let missing = |what: &str| CreateError::Unsupported { provider: NAME, what: what.into() };
+        match &plan.job.payload {
+            Payload::JavaScript { .. } if self.node.is_none() => {
+                Err(missing("JavaScript: there is no `node` among the guest's tools"))
+            }
+            Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Provider for GvisorProvider {
+    fn describe(&self) -> Description {
+        let languages = [("javascript", &self.node), ("python", &self.python)];
+        let languages = languages.iter().filter(|(_, program)| program.is_some());
+        Description {
+            name: NAME,
+            tier: Tier::Kernel,
+            environment: String::new(),
+            supports_javascript: self.node.is_some(),
+            supports_project: true,
+            supports_grants: geteuid().is_root(),
+            languages: languages.map(|(name, _)| (*name).to_owned()).collect(),
+            default_timeout: self.config.default_timeout,
+            max_timeout: self.config.max_timeout,
+            memory_mib: self.config.memory_mib,
+            cpus: self.config.cpus,
+            pids: self.config.pids,
+            disk_mib: self.config.disk_mib,
+        }
+    }
+
+    fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
+        Box::pin(async move {
+            self.check(plan)?;
+            let boundary = self.boundary(plan).await?;
+            let node = self.node.as_ref().map(|node| node.display().to_string());
+            let job = plan.job.clone();
+            let sandbox =
+                NativeSandbox::create(self.link.get()?, boundary, job, node, measure::measure).await?;
+            Ok(Box::new(sandbox) as Box<dyn Sandbox>)
+        })
+    }
+
+    fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
+        Box::pin(smoke::smoke_test(self))
+    }
+}
