@@ -4,7 +4,7 @@
 //! names, to the program alone: the whole workspace could be linked so only by a flag that everybody would have to set.
 
 use std::error::Error;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -35,5 +35,5 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn static_library() -> Option<PathBuf> {
     let output = Command::new("cc").arg("-print-file-name=libc.a").output().ok()?;
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
-    (path.is_absolute() && Path::new(&path).is_file()).then_some(path)
+    (path.is_absolute() && path.is_file()).then_some(path)
 }

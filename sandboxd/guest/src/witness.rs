@@ -10,10 +10,7 @@ pub(crate) type Fact = (String, String, bool);
 
 /// Sees what can be seen. What cannot be read counts as not met.
 pub(crate) fn facts(step_user: Option<StepUser>) -> Vec<Fact> {
-    let mut facts = vec![kernel(), init(), user(step_user)];
-    facts.extend(capabilities());
-    facts.extend([no_new_privileges(), links(), writable()]);
-    facts
+    vec![kernel(), init(), user(step_user), capabilities(), no_new_privileges(), links(), writable()]
 }
 
 fn fact(name: &str, value: impl Into<String>, met: bool) -> Fact {
@@ -40,7 +37,7 @@ fn user(step_user: Option<StepUser>) -> Fact {
 
 /// Nothing is in force, and no program that is executed gets anything: all sets but that of what this process may take up
 /// again, to start a step as another user.
-fn capabilities() -> Vec<Fact> {
+fn capabilities() -> Fact {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let sets: Vec<&str> =
         status.lines().filter(|line| line.starts_with("Cap") && !line.starts_with("CapPrm")).collect();
@@ -48,7 +45,7 @@ fn capabilities() -> Vec<Fact> {
         |line: &&str| line.split_whitespace().nth(1).is_some_and(|set| set.bytes().all(|b| b == b'0'));
     let filled: Vec<&str> = sets.iter().copied().filter(|line| !empty(line)).collect();
     let value = if filled.is_empty() { "none".to_owned() } else { filled.join(" ") };
-    vec![fact("guest_capabilities", value, !sets.is_empty() && filled.is_empty())]
+    fact("guest_capabilities", value, !sets.is_empty() && filled.is_empty())
 }
 
 fn no_new_privileges() -> Fact {

@@ -203,7 +203,11 @@ impl Config {
     }
 
     pub fn engines(&self) -> Engines {
-        Engines { gvisor_runsc: self.gvisor_runsc.value.clone(), gvisor_platform: self.gvisor_platform.value }
+        Engines {
+            gvisor_runsc: self.gvisor_runsc.value.clone(),
+            gvisor_platform: self.gvisor_platform.value,
+            view: self.native_view(),
+        }
     }
 
     pub fn run_limits(&self) -> RunLimits {

@@ -216,8 +216,7 @@ mod tests {
     fn our_own_process_is_no_container() {
         let identity =
             namespaces::Identity { guest_uid: 1000, guest_gid: 1000, host_uid: 61_000, host_gid: 61_000 };
-        let limits =
-            crate::isolate::Limits { memory_bytes: 1, pids: 1, cpu_milli: 1, disk_bytes: 1, inodes: 1 };
+        let limits = Limits { memory_bytes: 1, pids: 1, cpu_milli: 1, disk_bytes: 1, inodes: 1 };
         let view = crate::isolate::view::View { entries: Vec::new() };
         let boundary = Boundary {
             run: String::new(),

@@ -7,6 +7,8 @@ use freeboard_sandboxd::job::{Ending, JobFile, NoSink, Payload};
 use freeboard_sandboxd::provider::gvisor::GvisorConfig;
 use freeboard_sandboxd::provider::{Plan, Provider};
 
+use sha2::Digest;
+
 use crate::support::*;
 
 #[test]
@@ -55,7 +57,6 @@ fn f35_the_evidence_is_of_the_live_boundary() {
         assert_eq!((evidence.provider.as_str(), evidence.tier), ("gvisor", Tier::Kernel));
         assert!(evidence.facts.iter().all(|fact| fact.met), "{evidence:?}");
         let bytes = std::fs::read("/usr/bin/runsc").unwrap();
-        use sha2::Digest;
         let digest: String = sha2::Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(fact(&evidence, "runtime_sha256").value, digest);
         assert_eq!(fact(&evidence, "kernel_seccomp_mode").value, "2");
@@ -98,7 +99,7 @@ fn f37_a_runtime_that_is_no_gvisor_runs_nothing() {
     let config = GvisorConfig { runsc: Some("/bin/true".into()), ..GvisorConfig::default() };
     with_provider(config, async |provider| {
         let plan = Plan { job: shell("echo ran"), prepared: None };
-        let error = provider.create(&plan).await.unwrap_err().to_string();
+        let error = provider.create(&plan).await.err().unwrap().to_string();
         assert!(error.contains("first process"), "{error}");
     });
 }

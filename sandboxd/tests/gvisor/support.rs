@@ -82,21 +82,18 @@ pub(crate) fn fact<'a>(evidence: &'a Evidence, name: &str) -> &'a Fact {
     evidence.facts.iter().find(|fact| fact.name == name).unwrap_or_else(|| panic!("{name}: {evidence:?}"))
 }
 
-/// Processes of gVisor on this host that are in the user namespace of the runs of this test: none, when all are gone.
-pub(crate) fn runtime_processes(mark: &str) -> usize {
+/// Processes of the runtime on this host that carry the id of a run in their command line.
+pub(crate) fn runtime_processes(run: &str) -> usize {
     std::fs::read_dir("/proc")
         .unwrap()
         .flatten()
-        .filter(|entry| {
-            let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).into_owned();
-            line.starts_with("runsc") && line.contains(mark)
-                || line.starts_with("/runsc") && line.contains(mark)
-        })
+        .filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).into_owned())
+        .filter(|line| line.contains("runsc") && line.contains(run))
         .count()
 }
 
-/// Waits for a condition, within ten seconds.
+/// Waits for a condition, within twenty seconds.
 pub(crate) fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let end = std::time::Instant::now() + Duration::from_secs(20);
     while !condition() {

@@ -33,7 +33,7 @@ pub(crate) fn live(inheritance: Inheritance, gvisor: &Gvisor) -> i32 {
     let Inheritance { boundary, channel, go, entrances, .. } = inheritance;
     let mut channel = UnixStream::from(channel);
     let runtime = build(&boundary, gvisor, &channel, go, entrances);
-    match runtime.and_then(|runtime| watch(&runtime, &channel)) {
+    match runtime.and_then(|runtime| watch(runtime, &channel)) {
         Ok(()) => 0,
         Err(error) => {
             error.send(&mut channel);
@@ -155,8 +155,8 @@ fn start(boundary: &Boundary, gvisor: &Gvisor, channel: UnixStream) -> io::Resul
 }
 
 /// Waits until the runtime ends or the daemon hangs up. The end of this process ends everything in its namespace.
-fn watch(runtime: &Pid, channel: &UnixStream) -> Result<(), SetupError> {
-    let pidfd = pidfd_open(*runtime, PidfdFlags::empty()).map_err(at("watch runsc"))?;
+fn watch(runtime: Pid, channel: &UnixStream) -> Result<(), SetupError> {
+    let pidfd = pidfd_open(runtime, PidfdFlags::empty()).map_err(at("watch runsc"))?;
     loop {
         let mut polled = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(channel, PollFlags::RDHUP)];
         match poll(&mut polled, None) {
@@ -167,7 +167,7 @@ fn watch(runtime: &Pid, channel: &UnixStream) -> Result<(), SetupError> {
         if hung_up {
             return Ok(());
         }
-        if ended && let Some(failed) = reap(*runtime) {
+        if ended && let Some(failed) = reap(runtime) {
             return if failed { Err(failure()) } else { Ok(()) };
         }
     }

@@ -13,7 +13,7 @@ use crate::evidence::Expected;
 use crate::evidence::container::{Facts, own_namespaces, read_back};
 use crate::evidence::process::Process;
 use crate::isolate::cgroup::Version;
-use crate::isolate::kernel::Kernel;
+use crate::isolate::kernel::{Gvisor, Kernel};
 
 /// What the runtime calls its processes.
 const KERNEL_PROCESS: &str = "runsc-sandbox";
@@ -61,39 +61,50 @@ fn runtime(expected: &Expected<'_>, facts: &mut Facts) -> io::Result<()> {
     facts.add("runtime", gvisor.runsc.display().to_string(), true);
     facts.add("runtime_sha256", &gvisor.runsc_sha256, !gvisor.runsc_sha256.is_empty());
     let descendants = Process::descendants(expected.pid)?;
-    for (name, wanted) in [("kernel", KERNEL_PROCESS), ("files", FILE_PROCESS)] {
-        let found =
-            descendants.iter().find(|process| process.first_argument().is_ok_and(|word| word == wanted));
-        let Some(process) = found else {
-            facts.add(&format!("{name}_process"), "none", false);
-            continue;
-        };
-        facts.add(&format!("{name}_process"), wanted, true);
-        let same = gvisor.runsc_file.is(&process.executable()?);
-        facts.add(&format!("{name}_program"), if same { "the runtime's" } else { "another file" }, same);
-        let status = process.status()?;
-        facts.equal(&format!("{name}_seccomp_mode"), status.value("Seccomp"), "2");
-        let user = status.value("Uid").split_whitespace().next().unwrap_or_default();
-        facts.add(&format!("{name}_host_uid"), user, !user.is_empty() && user != "0");
-        if name == "kernel" {
-            let outer = Process::new(expected.pid);
-            for kind in KERNEL_NAMESPACES {
-                let own = process.namespace(kind)?;
-                facts.add(
-                    &format!("kernel_namespace_{kind}"),
-                    own.1.to_string(),
-                    own != outer.namespace(kind)?,
-                );
-            }
-            let capabilities = status.value("CapEff");
-            let few = u64::from_str_radix(capabilities, 16).is_ok_and(|set| set & !KERNEL_CAPABILITIES == 0);
-            facts.add("kernel_capabilities", capabilities, few);
-            let network = inspect::of_process(process.id().unsigned_abs())?;
-            let wanted: &[&str] =
-                if expected.boundary.gate.is_some() { &["lo", GUEST_LINK] } else { &["lo"] };
-            facts.add("kernel_links", network.link_names(), network.has_only(wanted));
+    let find = |wanted: &str| {
+        descendants.iter().find(|process| process.first_argument().is_ok_and(|word| word == wanted))
+    };
+    let kernel = find(KERNEL_PROCESS);
+    for (name, wanted, found) in
+        [("kernel", KERNEL_PROCESS, kernel), ("files", FILE_PROCESS, find(FILE_PROCESS))]
+    {
+        match found {
+            Some(process) => part(name, process, gvisor, facts)?,
+            None => facts.add(&format!("{name}_process"), format!("no {wanted}"), false),
         }
     }
+    match kernel {
+        Some(process) => kernel_alone(process, expected, facts),
+        None => Ok(()),
+    }
+}
+
+/// A process of the runtime: the program that was looked at, behind a filter, as nobody of the host.
+fn part(name: &str, process: &Process, gvisor: &Gvisor, facts: &mut Facts) -> io::Result<()> {
+    facts.add(&format!("{name}_process"), process.first_argument()?, true);
+    let same = gvisor.runsc_file.is(&process.executable()?);
+    facts.add(&format!("{name}_program"), if same { "the runtime's" } else { "another file" }, same);
+    let status = process.status()?;
+    facts.equal(&format!("{name}_seccomp_mode"), status.value("Seccomp"), "2");
+    let user = status.value("Uid").split_whitespace().next().unwrap_or_default();
+    facts.add(&format!("{name}_host_uid"), user, !user.is_empty() && user != "0");
+    Ok(())
+}
+
+/// The kernel is apart from the rest of the runtime too, and sees the gate's link only.
+fn kernel_alone(process: &Process, expected: &Expected<'_>, facts: &mut Facts) -> io::Result<()> {
+    let outer = Process::new(expected.pid);
+    for kind in KERNEL_NAMESPACES {
+        let own = process.namespace(kind)?;
+        facts.add(&format!("kernel_namespace_{kind}"), own.1.to_string(), own != outer.namespace(kind)?);
+    }
+    let status = process.status()?;
+    let capabilities = status.value("CapEff");
+    let few = u64::from_str_radix(capabilities, 16).is_ok_and(|set| set & !KERNEL_CAPABILITIES == 0);
+    facts.add("kernel_capabilities", capabilities, few);
+    let network = inspect::of_process(process.id().unsigned_abs())?;
+    let wanted: &[&str] = if expected.boundary.gate.is_some() { &["lo", GUEST_LINK] } else { &["lo"] };
+    facts.add("kernel_links", network.link_names(), network.has_only(wanted));
     Ok(())
 }
 
@@ -155,7 +166,6 @@ fn inside(expected: &Expected<'_>, facts: &mut Facts) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::isolate::kernel::Gvisor;
     use crate::isolate::namespaces::Identity;
     use crate::isolate::view::View;
     use crate::isolate::{Boundary, Limits};

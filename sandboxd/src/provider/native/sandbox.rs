@@ -27,6 +27,8 @@ use crate::provider::{CreateError, RunFailure, Sandbox};
 
 /// How long building a boundary may take. It takes milliseconds; a host that needs this long is stuck.
 const SETUP_LIMIT: Duration = Duration::from_secs(10);
+/// The same where a kernel of the run's own starts: half a second on an idle machine, many on a busy one.
+const KERNEL_SETUP_LIMIT: Duration = Duration::from_secs(45);
 /// How much longer than its deadline a run may take before it is killed from outside: pid 1 inside stops it in time, and
 /// this holds when pid 1 cannot.
 const DEADLINE_GRACE: Duration = Duration::from_secs(2);
@@ -95,6 +97,7 @@ impl NativeSandbox {
         let (channel, theirs) = Channel::pair().map_err(step("make the channel to the run"))?;
         let channel_inode =
             rustix::fs::fstat(&theirs).map_err(io::Error::from).map_err(step("look at the channel"))?;
+        let limit = if boundary.kernel.is_some() { KERNEL_SETUP_LIMIT } else { SETUP_LIMIT };
         let child = link.create(boundary.clone(), theirs.as_fd()).await.map_err(|error| explain(&error))?;
         drop(theirs);
         let Child { pid, pidfd, group, gone } = child;
@@ -111,7 +114,7 @@ impl NativeSandbox {
             doors: Vec::new(),
             life,
         };
-        timeout(SETUP_LIMIT, sandbox.wait_ready())
+        timeout(limit, sandbox.wait_ready())
             .await
             .map_err(|_| step("wait for the boundary")(io::Error::from(io::ErrorKind::TimedOut)))??;
         Ok(sandbox)
