@@ -39,7 +39,7 @@ fn f04_rights_do_not_come_back() {
          attempt('os.setuid', lambda: os.setuid(0))\n\
          attempt('os.setresuid', lambda: os.setresuid(0, 0, 0))\n\
          attempt('os.chroot', lambda: os.chroot('/tmp'))\n\
-         attempt('os.mknod', lambda: os.mknod('/work/m', 0o600 | 0o060000, os.makedev(8, 0)))\n\
+         attempt('device', lambda: (os.mknod('/work/m', 0o600 | 0o060000, os.makedev(8, 0)), os.open('/work/m', 0))[1])\n\
          attempt('mount', lambda: libc.mount(b'tmpfs', b'/tmp', b'tmpfs', 0, None))\n\
          attempt('os.sethostname', lambda: __import__('socket').sethostname('x'))",
     );
