@@ -1,5 +1,6 @@
 //! The real broker as a process.
 
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -30,10 +31,22 @@ pub fn program(name: &str) -> PathBuf {
     path
 }
 
+/// How the broker of a test resolves names.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Names<'a> {
+    /// Names besides the lab's hosts, with an address each.
+    pub fixed: &'a [(&'a str, &'a str)],
+    /// A name that is not in the configuration, and the server that the host would be asking for it.
+    pub by_dns: Option<(&'a str, IpAddr)>,
+}
+
 impl BrokerProcess {
     /// Writes a configuration into `folder`, which holds the policy, and starts the broker in `world`.
-    pub fn start(world: &Network, folder: &Path, names: &[(&str, &str)]) -> Self {
+    pub fn start(world: &Network, folder: &Path, names: &Names<'_>) -> Self {
         std::fs::write(folder.join("freeboard.toml"), config(folder, names)).unwrap();
+        if let Some((_, server)) = names.by_dns {
+            std::fs::write(folder.join("resolv.conf"), format!("nameserver {server}\n")).unwrap();
+        }
         let mut broker = Self { child: Self::spawn(world, folder), folder: folder.to_owned() };
         broker.wait_ready();
         broker
@@ -50,7 +63,13 @@ impl BrokerProcess {
             assert!(status.success(), "no authority was made: {said}");
         }
         let mut serve = command(folder, &["serve"]);
-        world.enter(|| serve.spawn().unwrap())
+        let resolver = folder.join("resolv.conf");
+        world.enter(|| {
+            if resolver.exists() {
+                replace_here(&resolver, "/etc/resolv.conf");
+            }
+            serve.spawn().unwrap()
+        })
     }
 
     fn wait_ready(&mut self) {
@@ -155,8 +174,17 @@ fn hand_over(path: &Path) {
     }
 }
 
+/// Shows a file in place of another, to this thread and what it starts.
+fn replace_here(file: &Path, place: &str) {
+    use nix::mount::{MsFlags, mount};
+    nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNS).unwrap();
+    let none = None::<&str>;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).unwrap();
+    mount(Some(file), place, none, MsFlags::MS_BIND, none).unwrap();
+}
+
 /// The configuration of the lab's broker: everything in the folder, names of the lab resolved without DNS.
-fn config(folder: &Path, names: &[(&str, &str)]) -> String {
+fn config(folder: &Path, names: &Names<'_>) -> String {
     use std::fmt::Write as _;
     let at = |name: &str| folder.join(name).display().to_string();
     let mut text = format!(
@@ -168,10 +196,10 @@ fn config(folder: &Path, names: &[(&str, &str)]) -> String {
         at("run/control.sock"),
         at("state/audit"),
     );
-    for host in HOSTS {
+    for host in HOSTS.into_iter().filter(|host| names.by_dns.is_none_or(|(name, _)| name != *host)) {
         writeln!(text, "\"{host}\" = [\"{}\"]", address_of(host)).unwrap();
     }
-    for (name, address) in names {
+    for (name, address) in names.fixed {
         writeln!(text, "\"{name}\" = [\"{address}\"]").unwrap();
     }
     let socket = at("run/control.sock");

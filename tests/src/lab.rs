@@ -15,10 +15,11 @@ use freeboard_policy::Tier;
 use serde_json::Value;
 
 use crate::audit::AuditLog;
-use crate::broker::BrokerProcess;
+use crate::broker::{BrokerProcess, Names};
 use crate::ca::TestCa;
 use crate::canary::Canary;
 use crate::dns;
+use crate::nameserver::Nameserver;
 use crate::network::Network;
 use crate::upstream::{HOSTS, Upstream, address_of};
 use crate::wait;
@@ -189,6 +190,28 @@ impl Lab {
     /// With names that the broker resolves to these addresses, besides the lab's hosts.
     pub fn start_resolving(policy: &str, without: &[&str], names: &[(&str, &str)]) -> Option<Self> {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
+        Self::start_in(world, policy, without, &Names { fixed: names, by_dns: None })
+    }
+
+    /// With a broker that asks a name server for `name`: each question after an address gets the next set of the script. `None`,
+    /// and a loud word, where /etc/resolv.conf cannot be the broker's own.
+    pub fn start_with_nameserver(
+        policy: &str,
+        name: &str,
+        script: Vec<Vec<IpAddr>>,
+    ) -> Option<(Self, Nameserver)> {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("SKIPPED: only root gives a broker a resolv.conf of its own");
+            return None;
+        }
+        let address = address_of("evil.test");
+        let world = Network::with_addresses(&HOSTS.map(address_of))?;
+        let nameserver = Nameserver::start(&world, SocketAddr::new(address, 53), name, script);
+        let names = Names { fixed: &[], by_dns: Some((name, address)) };
+        Some((Self::start_in(world, policy, &[], &names)?, nameserver))
+    }
+
+    fn start_in(world: Network, policy: &str, without: &[&str], names: &Names<'_>) -> Option<Self> {
         let folder = tempfile::Builder::new().prefix("freeboard-lab-").tempdir().unwrap();
         let ca = Arc::new(TestCa::new());
         let upstream = Upstream::start(&world, &ca, without);

@@ -34,6 +34,7 @@ pub mod dns;
 pub mod expect;
 pub mod h2;
 pub mod lab;
+pub mod nameserver;
 pub mod network;
 pub mod real;
 pub mod response;

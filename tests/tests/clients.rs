@@ -131,6 +131,314 @@ fn h03_node_fetch_works_without_proxy_variables() {
     );
 }
 
+/// A program of Go's standard library, built outside and run inside.
+#[test]
+fn h05_go_trusts_the_authority_and_speaks_both_versions() {
+    if !(has("go") && has("nginx")) {
+        return;
+    }
+    let Some(lab) = Lab::start_with(POLICY, &["pub.test"]) else { return };
+    let _nginx = nginx(&lab, &[("pub.test", "location / { return 200 \"$request_uri\"; }")]);
+    let packed = go_program("client", GO_CLIENT);
+    // Packed, because a file for a run may have 4 MiB.
+    let file = format!("{}:client.gz", packed.display());
+    let run = |user: User, arguments: &str| {
+        let script = format!("gunzip client.gz && chmod +x client && ./client {arguments}");
+        let more = ["--timeout", "60s", "--file", &file];
+        lab.sandbox_as(user, &["pub", "items"], &more, &["/bin/sh", "-c", &script]).succeeded()
+    };
+    for user in [User::Own, User::Nobody] {
+        let ran = run(
+            user,
+            "https://pub.test/x https://api.test/v1/items/7 https://api.test/v1/admin https://evil.test/",
+        );
+        let lines: Vec<&str> = ran.stdout.lines().filter(|line| !line.is_empty()).collect();
+        assert_eq!(lines[0], "200 HTTP/2.0 /x", "{ran:?}");
+        assert!(lines[1].starts_with("200 ") && lines[1].contains("/v1/items/7"), "{ran:?}");
+        assert!(lines[2].starts_with("403 ") && lines[2].contains("no_rule"), "{ran:?}");
+        assert!(lines[3].starts_with("error: ") && lines[3].contains("evil.test"), "{ran:?}");
+    }
+    let ran = run(User::Own, "-1 https://pub.test/x");
+    assert_eq!(ran.stdout.trim(), "200 HTTP/1.1 /x", "{ran:?}");
+}
+
+const GO_CLIENT: &str = r#"package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+func main() {
+	transport := http.DefaultTransport
+	for _, word := range os.Args[1:] {
+		if word == "-1" {
+			transport = &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
+			continue
+		}
+		response, err := (&http.Client{Transport: transport}).Get(word)
+		if err != nil {
+			fmt.Println("error:", err)
+			continue
+		}
+		body, _ := io.ReadAll(response.Body)
+		fmt.Println(response.StatusCode, response.Proto, string(body))
+	}
+}
+"#;
+
+/// Builds a Go program once for its text, without a C library, and packs it.
+fn go_program(name: &str, text: &str) -> std::path::PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let folder = own.ancestors().nth(3).unwrap().join("go");
+    std::fs::create_dir_all(&folder).unwrap();
+    let lock = std::fs::File::create(folder.join(format!("{name}.lock"))).unwrap();
+    lock.lock().unwrap();
+    let (source, packed) = (folder.join(format!("{name}.go")), folder.join(format!("{name}.gz")));
+    if packed.exists() && std::fs::read_to_string(&source).is_ok_and(|built| built == text) {
+        return packed;
+    }
+    std::fs::write(&source, text).unwrap();
+    let script = "set -e; cd \"$1\"; go build -trimpath -ldflags '-s -w' -o \"$2\" \"$2.go\"; gzip -f \"$2\"";
+    let mut build = Command::new("/bin/sh");
+    build.args(["-c", script, "sh"]).arg(&folder).arg(name);
+    build
+        .env("PATH", real::search_path())
+        .env("CGO_ENABLED", "0")
+        .env("GO111MODULE", "off")
+        .env("GOFLAGS", "");
+    let output = build.env("GOCACHE", folder.join("cache")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    packed
+}
+
+/// GnuTLS, as Debian's wget is linked to it, and as its own client has it.
+#[test]
+fn h08_gnutls_accepts_the_chain() {
+    let Some(lab) = Lab::start() else { return };
+    if has("wget") {
+        let linked = Command::new("ldd").arg("/usr/bin/wget").output().unwrap();
+        assert!(String::from_utf8_lossy(&linked.stdout).contains("libgnutls"), "this wget is not of GnuTLS");
+        let ran = lab.sandbox(&["items"], &["wget", "-qO-", "https://api.test/v1/items/1"]).succeeded();
+        assert!(ran.stdout.contains("/v1/items/1"), "{ran:?}");
+        let ran = lab.sandbox(&["items"], &["wget", "-O-", "https://api.test/v1/admin"]);
+        assert!(ran.code == Some(8) && ran.stderr.contains("403"), "{ran:?}");
+    }
+    if has("gnutls-cli") {
+        let request =
+            "printf 'GET /x HTTP/1.0\\r\\nHost: pub.test\\r\\n\\r\\n' | gnutls-cli --verbose pub.test";
+        let ran = lab.shell(&["pub"], request).succeeded();
+        assert!(ran.stdout.contains("The certificate is trusted"), "{ran:?}");
+        assert!(ran.stdout.contains("HTTP/1.1 200"), "{ran:?}");
+    }
+}
+
+const JAVA_CLIENT: &str = r#"
+import java.net.URI;
+import java.net.http.*;
+
+public class Client {
+    public static void main(String[] addresses) throws Exception {
+        HttpClient client = HttpClient.newHttpClient();
+        for (String address : addresses) {
+            try {
+                HttpRequest request = HttpRequest.newBuilder(URI.create(address)).build();
+                HttpResponse<String> answer = client.send(request, HttpResponse.BodyHandlers.ofString());
+                System.out.println(answer.statusCode() + " " + answer.version() + " " + answer.body());
+            } catch (java.io.IOException error) {
+                System.out.println("error: " + error);
+            }
+        }
+    }
+}
+"#;
+
+/// Every JDK of the host whose trust store is where distributions put it, and one with a store of its own, which has to be told.
+#[test]
+fn h06_h07_java_trusts_the_authority_without_a_proxy() {
+    let Some(lab) = Lab::start() else { return };
+    let source = lab.folder().join("Client.java");
+    std::fs::write(&source, JAVA_CLIENT).unwrap();
+    let file = format!("{}:Client.java", source.display());
+    let mut tried = 0;
+    for entry in std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten() {
+        let home = entry.path();
+        if !home.join("bin/javac").exists() || entry.file_type().unwrap().is_symlink() {
+            continue;
+        }
+        tried += 1;
+        let script = format!(
+            "exec {}/bin/java -Xmx128m Client.java https://pub.test/x https://api.test/v1/admin",
+            home.display()
+        );
+        let more = ["--timeout", "120s", "--file", &file];
+        let ran =
+            lab.sandbox_as(User::Own, &["pub", "items"], &more, &["/bin/sh", "-c", &script]).succeeded();
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        assert!(
+            lines[0].starts_with("200 HTTP_2 ") || lines[0].starts_with("200 HTTP_1_1 "),
+            "{home:?}: {ran:?}"
+        );
+        assert!(lines[1].starts_with("403 ") && lines[1].contains("no_rule"), "{home:?}: {ran:?}");
+        // A store of its own with another authority stands for the JDK of an archive: it fails closed until it is told.
+        let script = format!(
+            "set -e; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -keyout k -out c 2>/dev/null\n\
+             {0}/bin/keytool -importcert -noprompt -alias x -file c -keystore own -storepass changeit 2>/dev/null\n\
+             {0}/bin/java -Xmx128m -Djavax.net.ssl.trustStore=own Client.java https://pub.test/x\n\
+             export JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore=/etc/ssl/certs/java/cacerts\n\
+             {0}/bin/java -Xmx128m Client.java https://pub.test/x",
+            home.display()
+        );
+        let ran = lab.sandbox_as(User::Own, &["pub"], &more, &["/bin/sh", "-c", &script]).succeeded();
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        assert!(lines[0].starts_with("error: ") && lines[0].contains("SSL"), "{home:?}: {ran:?}");
+        assert!(lines[1].starts_with("200 "), "{home:?}: {ran:?}");
+    }
+    if tried == 0 {
+        eprintln!("SKIPPED: no JDK below /usr/lib/jvm (tests/run installs one)");
+    }
+}
+
+/// An Echo service with its own certificate, which asks for the token of `api.test`; `age` is how long a connection may live.
+fn grpc_server(lab: &Lab, age_ms: Option<u32>) -> real::Server {
+    let (certificate, key) = lab.upstream.ca().leaf_pem(&["api.test"]);
+    let (certificate_path, key_path) = (lab.folder().join("grpc.pem"), lab.folder().join("grpc.key"));
+    std::fs::write(&certificate_path, certificate).unwrap();
+    std::fs::write(&key_path, key).unwrap();
+    let server = "import grpc,sys\n\
+        from concurrent import futures\n\
+        def check(c):\n\
+        \x20 if dict(c.invocation_metadata()).get('authorization')!='Bearer '+sys.argv[3]: c.abort(grpc.StatusCode.UNAUTHENTICATED,'no token')\n\
+        def unary(r,c):\n\
+        \x20 check(c)\n\
+        \x20 if r==b'fail': c.abort(grpc.StatusCode.FAILED_PRECONDITION,'as asked')\n\
+        \x20 return b'echo '+r\n\
+        def stream(r,c):\n\
+        \x20 check(c)\n\
+        \x20 for n in range(3): yield r+str(n).encode()\n\
+        def both(rs,c):\n\
+        \x20 check(c)\n\
+        \x20 for r in rs: yield b'got '+r\n\
+        kinds={'/lab.Echo/Unary':grpc.unary_unary_rpc_method_handler(unary),'/lab.Echo/Stream':grpc.unary_stream_rpc_method_handler(stream),'/lab.Echo/Both':grpc.stream_stream_rpc_method_handler(both)}\n\
+        class Echo(grpc.GenericRpcHandler):\n\
+        \x20 def service(self,d): return kinds.get(d.method)\n\
+        options=[('grpc.max_connection_age_ms',int(sys.argv[4])),('grpc.max_connection_age_grace_ms',5000)] if len(sys.argv)>4 else []\n\
+        s=grpc.server(futures.ThreadPoolExecutor(8),options=options); s.add_generic_rpc_handlers((Echo(),))\n\
+        s.add_secure_port('10.77.0.1:443',grpc.ssl_server_credentials([(open(sys.argv[2],'rb').read(),open(sys.argv[1],'rb').read())]))\n\
+        s.start(); s.wait_for_termination()\n";
+    let age = age_ms.map(|age| age.to_string());
+    let mut arguments = vec![certificate_path.to_str().unwrap(), key_path.to_str().unwrap(), C1];
+    arguments.extend(age.as_deref());
+    real::python(lab, "echo_service", server, &arguments).wait_port(lab, "api.test", 443)
+}
+
+fn grpc_policy() -> String {
+    POLICY.replace("\"POST /v1/items\",", "\"POST /v1/items\", \"POST /lab.Echo/*\",")
+}
+
+#[test]
+fn h13_h14_grpc_in_all_its_shapes_with_a_token_that_the_client_does_not_have() {
+    if !has_module("grpc") {
+        return;
+    }
+    let Some(lab) = Lab::start_with(&grpc_policy(), &["api.test"]) else { return };
+    let _server = grpc_server(&lab, None);
+    let client = "import grpc\n\
+        c=grpc.secure_channel('api.test:443',grpc.ssl_channel_credentials()); u=c.unary_unary('/lab.Echo/Unary')\n\
+        print(u(b'hello',timeout=20).decode())\n\
+        def failed(call):\n\
+        \x20 try: call(); print('no error')\n\
+        \x20 except grpc.RpcError as e: print(e.code().name,e.details())\n\
+        failed(lambda: u(b'fail',timeout=20))\n\
+        print(*[m.decode() for m in c.unary_stream('/lab.Echo/Stream')(b's',timeout=20)])\n\
+        print(*[m.decode() for m in c.stream_stream('/lab.Echo/Both')(iter([b'a',b'b']),timeout=20)])\n\
+        failed(lambda: c.unary_unary('/lab.Other/Unary')(b'x',timeout=20))\n\
+        failed(lambda: c.unary_unary('/lab.Echo/None')(b'x',timeout=20))\n";
+    for user in [User::Own, User::Nobody] {
+        let ran =
+            lab.sandbox_as(user, &["items"], &["--timeout", "60s"], &[PYTHON, "-c", client]).succeeded();
+        let lines: Vec<&str> = ran.stdout.lines().collect();
+        assert_eq!(
+            lines[..4],
+            ["echo hello", "FAILED_PRECONDITION as asked", "s0 s1 s2", "got a got b"],
+            "{ran:?}"
+        );
+        assert!(lines[4].starts_with("PERMISSION_DENIED "), "ours: {ran:?}");
+        assert!(lines[5].starts_with("UNIMPLEMENTED "), "the upstream's: {ran:?}");
+    }
+}
+
+/// The upstream ends its connections all the time; no call fails for it.
+#[test]
+fn h34_calls_go_on_over_new_connections_when_the_upstream_says_goaway() {
+    if !has_module("grpc") {
+        return;
+    }
+    let Some(lab) = Lab::start_with(&grpc_policy(), &["api.test"]) else { return };
+    let _server = grpc_server(&lab, Some(100));
+    let client = "import grpc,time,threading\n\
+        c=grpc.secure_channel('api.test:443',grpc.ssl_channel_credentials()); u=c.unary_unary('/lab.Echo/Unary'); good=[]\n\
+        def calls(name):\n\
+        \x20 end=time.monotonic()+4; n=0\n\
+        \x20 while time.monotonic()<end:\n\
+        \x20   n+=1; r=b'%s%d'%(name,n); assert u(r,timeout=20)==b'echo '+r; good.append(1); time.sleep(0.003)\n\
+        ts=[threading.Thread(target=calls,args=(b'abc'[i:i+1],)) for i in range(3)]\n\
+        [t.start() for t in ts]; [t.join() for t in ts]; print(len(good))\n";
+    let ran =
+        lab.sandbox_as(User::Own, &["items"], &["--timeout", "60s"], &[PYTHON, "-c", client]).succeeded();
+    let good: usize = ran.stdout.trim().parse().unwrap();
+    assert!(good > 50 && ran.stderr.matches("Traceback").count() == 0, "{ran:?}");
+    let calls: Vec<_> =
+        lab.audit.records().into_iter().filter(|record| record["kind"] == "request").collect();
+    assert_eq!(calls.len(), good);
+    assert!(calls.iter().all(|call| call["verdict"] == "allowed"), "a call failed");
+}
+
+/// No proxy variable is set, so there is no list of exceptions to get wrong; what a program sets itself for its own services works.
+#[test]
+fn h36_services_of_the_sandbox_itself_are_reached_whatever_no_proxy_says() {
+    let Some(lab) = Lab::start() else { return };
+    let script = format!(
+        "env | grep -i _proxy; echo hello > f; {PYTHON} -m http.server 8000 --bind 127.0.0.1 >/dev/null 2>&1 &\n\
+         for i in 1 2 3 4 5 6 7 8 9 10; do curl -s http://127.0.0.1:8000/f && break; sleep 0.3; done\n\
+         for n in '' '*' '127.0.0.0/8' '.test' localhost; do NO_PROXY=$n no_proxy=$n curl -s http://127.0.0.1:8000/f; \
+         NO_PROXY=$n no_proxy=$n curl -sS -o /dev/null -w '%{{http_code}}\\n' https://api.test/v1/items/1; done"
+    );
+    let ran = lab.sandbox_as(User::Own, &["items"], &["--timeout", "60s"], &["/bin/bash", "-c", &script]);
+    let expected = ["hello"].into_iter().chain(["hello", "200"].into_iter().cycle().take(10));
+    assert_eq!(ran.stdout.lines().collect::<Vec<_>>(), expected.collect::<Vec<_>>(), "{ran:?}");
+    assert_eq!(lab.upstream.take().len(), 5);
+}
+
+/// Scoped names of npm: the slash in a segment stays what it was.
+#[test]
+fn h44_an_escaped_slash_in_a_name_stays_escaped() {
+    let Some(lab) = Lab::start() else { return };
+    for written in ["/@scope%2fpkg", "/@scope%2Fpkg"] {
+        let url = format!("https://pub.test{written}");
+        lab.sandbox(&["pub"], &["curl", "-sS", "--fail", "--http1.1", &url]).succeeded();
+        assert_eq!(lab.upstream.take()[0].target, written);
+    }
+}
+
+/// The broker presents no certificate but a configured one, and there is none.
+#[test]
+fn d24_a_client_certificate_of_the_program_goes_nowhere() {
+    if !has("nginx") {
+        return;
+    }
+    let Some(lab) = Lab::start_with(POLICY, &["pub.test"]) else { return };
+    let directives = "ssl_verify_client optional_no_ca; location / { return 200 \"$ssl_client_verify\"; }";
+    let _nginx = nginx(&lab, &[("pub.test", directives)]);
+    let script = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -keyout k -out c 2>/dev/null; \
+        curl -sS --cert c --key k https://pub.test/x";
+    let ran = lab.shell(&["pub"], script).succeeded();
+    assert_eq!(ran.stdout, "NONE", "{ran:?}");
+}
+
 #[test]
 fn h08_h41_git_clones_with_a_credential_it_never_sees_and_may_not_push() {
     if !(has("git") && has("nginx") && has("fcgiwrap")) {

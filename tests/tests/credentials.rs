@@ -3,11 +3,13 @@
 
 use std::io::Write as _;
 
+use freeboard_policy::{Code, Policy, SourceFile};
 use freeboard_tests::answer::Answer;
+use freeboard_tests::broker::program;
 use freeboard_tests::ca::Flaw;
 use freeboard_tests::canary::Canary;
 use freeboard_tests::expect::{allowed, allowed_on, bare, get, refused, with_body};
-use freeboard_tests::lab::{C1, C2, C3, C4, C5, Lab, Run, WAYS, Way};
+use freeboard_tests::lab::{C1, C2, C3, C4, C5, Lab, POLICY, Run, WAYS, Way};
 
 fn on_every_door(grants: &[&str], body: impl Fn(&Run<'_>, Way)) {
     let Some(lab) = Lab::start() else { return };
@@ -371,5 +373,118 @@ fn a_split_write_of_a_request_is_read_as_one() {
         }
         let (_, recorded) = allowed_on(run, &mut wire, [*last]);
         assert_eq!(recorded.body, b"hello");
+    });
+}
+
+/// There are no placeholders: what looks like one is data, wherever it stands and whatever host it is sent to.
+#[test]
+fn c10_c11_h28_h51_nothing_that_a_program_sends_is_replaced_by_a_secret() {
+    on_every_door(&["items", "echo", "pub"], |run, way| {
+        for placeholder in ["c1", "{{c1}}", "${c1}", "%c1%", "freeboard:c1", "xoxb-c1", "canary"] {
+            let fields = [
+                format!("X-Debug: {placeholder}"),
+                format!("User-Agent: {placeholder}"),
+                format!("Authorization: Bearer {placeholder}"),
+            ];
+            let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+            let body = format!("{{\"key\":\"{placeholder}\"}}");
+            for (host, target, credential) in [
+                ("pub.test", "/x", None),
+                ("echo.test", "/headers", Some(C2)),
+                ("api.test", "/v1/items", Some(C1)),
+            ] {
+                let request = with_body("POST", host, target, &fields, &body);
+                let (response, recorded) = allowed(run, way, host, request);
+                assert_eq!(response.status, 200, "{response:?}");
+                assert_eq!(recorded.field("x-debug"), Some(placeholder));
+                assert_eq!(recorded.field("user-agent"), Some(placeholder));
+                assert_eq!(recorded.body, body.as_bytes());
+                // On a credentialed API the program's own is taken off, so a made-up key never gets in the way.
+                let kept = credential.unwrap_or(placeholder);
+                assert_eq!(
+                    recorded.field("authorization"),
+                    Some(format!("Bearer {kept}").as_str()),
+                    "{host}"
+                );
+                for other in [C1, C2, C3, C4, C5].into_iter().filter(|secret| Some(*secret) != credential) {
+                    Canary::new(other).assert_absent("another API's request", &recorded.head);
+                }
+            }
+        }
+    });
+}
+
+/// No route with a credential can be let through unseen: the language has no word for it, and a tunnel carries nothing but TLS
+/// that the broker ends.
+#[test]
+fn c30_a_credentialed_host_cannot_be_passed_through() {
+    for word in ["tls = \"passthrough\"", "inspect = false", "passthrough = true"] {
+        let text = POLICY.replace("[api.api]\n", &format!("[api.api]\n{word}\n"));
+        let problems = Policy::load(&[SourceFile::new("lab.toml", text)]).unwrap_err();
+        assert!(problems.iter().any(|problem| problem.code == Code::UnknownField), "{problems:?}");
+    }
+    let Some(lab) = Lab::start() else { return };
+    let run = lab.run(&["items"]);
+    for first in ["GET /v1/admin HTTP/1.1\r\nHost: api.test\r\n\r\n", "SSH-2.0-x\r\n"] {
+        let mut proxy = run.proxy();
+        let connect = "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n";
+        assert_eq!(proxy.ask(connect).status(), Some(200));
+        let _ = proxy.send(first);
+        let _ = proxy.tcp().shutdown(std::net::Shutdown::Write);
+        lab.assert_no_secret("a tunnel without TLS", &proxy.rest());
+    }
+    assert_eq!(lab.upstream.connections(), 0);
+}
+
+#[test]
+fn c35_no_command_shows_a_part_of_a_secret() {
+    let Some(lab) = Lab::start() else { return };
+    let run = lab.run(&["items"]);
+    allowed(&run, Way::Connect, "api.test", get("api.test", "/v1/items/1"));
+    run.decisions(1);
+    let config = lab.broker.config_file();
+    let config = config.to_str().unwrap();
+    let policy = lab.folder().join("policy");
+    let policy = policy.to_str().unwrap();
+    let explain = ["policy", "explain", policy, "GET", "https://api.test/v1/items/1", "--caller", "lab"];
+    let commands: [&[&str]; 7] = [
+        &["grants", "list", "--config", config],
+        &["doctor", "--config", config],
+        &["serve", "--print-config", "--config", config],
+        &["policy", "check", policy],
+        &explain,
+        &["audit", "tail", "--config", config],
+        &["audit", "verify", "--config", config],
+    ];
+    for words in commands {
+        let output = std::process::Command::new(program("freeboard")).args(words).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.is_empty(), "{words:?} says nothing");
+        let said = String::from_utf8_lossy(&said);
+        for secret in [C1, C2, C3, C4, C5] {
+            let random = secret.rsplit('-').next().unwrap();
+            for start in 0..=random.len() - 6 {
+                let part = &random[start..start + 6];
+                assert!(!said.contains(part), "`{part}` of a secret is shown by {words:?}: {said}");
+            }
+        }
+    }
+}
+
+/// Large files of git: the answer of a credentialed API names another host and the header for it, which belongs to the program.
+#[test]
+fn h42_a_header_for_another_host_is_kept_there_and_no_secret_is_added() {
+    on_every_door(&["reg"], |run, way| {
+        run.lab.upstream.on("reg.test", "/v2/batch", |_| {
+            Answer::json(&serde_json::json!({"href": "https://cdn.test/o/1", "header": {"Authorization": "RemoteAuth lfs"}}))
+        });
+        let (answer, recorded) = allowed(run, way, "reg.test", get("reg.test", "/v2/batch"));
+        assert_eq!(recorded.field("x-api-key"), Some(C4));
+        let header = answer.json()["header"]["Authorization"].as_str().unwrap().to_owned();
+        let fields = [format!("Authorization: {header}")];
+        let (_, recorded) =
+            allowed(run, way, "cdn.test", bare("GET", "cdn.test", "/o/1?sig=x", &[&fields[0]]));
+        assert_eq!(recorded.field("authorization"), Some("RemoteAuth lfs"));
+        assert_eq!((recorded.field("x-api-key"), recorded.target.as_str()), (None, "/o/1?sig=x"));
     });
 }

@@ -464,3 +464,151 @@ fn a_run_without_grants_reaches_nothing_and_every_attempt_is_recorded() {
         assert_eq!(run.lab.upstream.connections(), 0);
     });
 }
+
+/// The gate is silent even to a program that may make packets itself.
+#[test]
+fn d06_icmp_gets_no_answer() {
+    with_run(&["items"], |run| {
+        let echo_request = [8_u8, 0, 0xf7, 0xfd, 0, 1, 0, 1];
+        for address in ["1.1.1.1", "10.77.0.1", "198.18.0.1", "127.0.0.1"] {
+            let address: std::net::Ipv4Addr = address.parse().unwrap();
+            let received = run.gate.enter(|| {
+                use nix::sys::socket::{
+                    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, recv, sendto,
+                    setsockopt, socket, sockopt,
+                };
+                let raw = socket(AddressFamily::Inet, SockType::Raw, SockFlag::empty(), SockProtocol::Icmp)
+                    .unwrap();
+                setsockopt(&raw, sockopt::ReceiveTimeout, &nix::sys::time::TimeVal::new(0, 300_000)).unwrap();
+                let to = SockaddrIn::from(std::net::SocketAddrV4::new(address, 0));
+                let raw_fd = std::os::fd::AsRawFd::as_raw_fd(&raw);
+                sendto(raw_fd, &echo_request, &to, MsgFlags::empty()).unwrap();
+                let mut kinds = Vec::new();
+                let mut buffer = [0; 128];
+                // The request itself comes by, as the address is local; an answer would be of kind 0.
+                while let Ok(length) = recv(raw_fd, &mut buffer, MsgFlags::empty()) {
+                    assert!(length > 20);
+                    kinds.push(buffer[20]);
+                }
+                kinds
+            });
+            assert!(received.contains(&8), "the socket hears: {received:?}");
+            assert!(!received.contains(&0), "{address} answered");
+        }
+    });
+}
+
+#[test]
+fn d13_one_run_does_not_reach_another() {
+    let Some(lab) = Lab::start() else { return };
+    let (one, other) = (lab.run(&["items"]), lab.run(&["items"]));
+    let listener = one.gate.enter(|| std::net::TcpListener::bind("0.0.0.0:5555").unwrap());
+    listener.set_nonblocking(true).unwrap();
+    let datagrams = one.gate.enter(|| std::net::UdpSocket::bind("0.0.0.0:5556").unwrap());
+    datagrams.set_nonblocking(true).unwrap();
+    // Inside its own gate it is there.
+    drop(one.gate.connect("127.0.0.1:5555".parse().unwrap()).unwrap());
+    wait::until("a connection of the run's own", || listener.accept().ok());
+    for address in ["10.9.9.9", "127.0.0.1", "198.18.0.1", "224.0.0.1", "255.255.255.255"] {
+        let address: std::net::IpAddr = address.parse().unwrap();
+        if let Ok(stream) = other.gate.connect((address, 5555).into()) {
+            let mut wire = Wire::clear(stream);
+            let _ = wire.send("hello");
+            let _ = wire.rest();
+        }
+        if let Ok(socket) = other.gate.udp((address, 5556).into()) {
+            let _ = socket.send(b"hello");
+        }
+    }
+    assert!(listener.accept().is_err(), "another run has connected");
+    assert!(datagrams.recv_from(&mut [0; 16]).is_err(), "another run has sent a datagram");
+}
+
+/// A program's own certificate is not asked for, so it cannot be mistaken for one that the broker presents.
+#[test]
+fn d24_the_broker_asks_for_no_client_certificate() {
+    #[derive(Debug)]
+    struct Asked(std::sync::atomic::AtomicBool);
+    impl rustls::client::ResolvesClientCert for Asked {
+        fn resolve(
+            &self,
+            _: &[&[u8]],
+            _: &[rustls::SignatureScheme],
+        ) -> Option<std::sync::Arc<rustls::sign::CertifiedKey>> {
+            self.0.store(true, std::sync::atomic::Ordering::SeqCst);
+            None
+        }
+        fn has_certs(&self) -> bool {
+            true
+        }
+    }
+    with_run(&["items"], |run| {
+        let asked = std::sync::Arc::new(Asked(std::sync::atomic::AtomicBool::new(false)));
+        let plain = freeboard_tests::wire::client_config(&run.ca_pem, &[b"http/1.1"]);
+        let mut config = std::sync::Arc::unwrap_or_clone(plain);
+        let resolver = std::sync::Arc::clone(&asked);
+        config.client_auth_cert_resolver = resolver;
+        let address = run.resolve("api.test").unwrap();
+        let stream = run.gate.connect((address, 443).into()).unwrap();
+        let name = rustls::pki_types::ServerName::try_from("api.test").unwrap();
+        let connection = rustls::ClientConnection::new(std::sync::Arc::new(config), name).unwrap();
+        let mut wire = rustls::StreamOwned::new(connection, stream);
+        wire.write_all(get("api.test", "/v1/items/1").as_bytes()).unwrap();
+        assert_eq!(freeboard_tests::response::read(&mut wire, "GET").unwrap().status, 200);
+        assert!(!asked.0.load(std::sync::atomic::Ordering::SeqCst), "a certificate was asked for");
+    });
+}
+
+/// As large as browsers with post-quantum keys and many extensions make it, over several segments.
+#[test]
+fn h62_a_large_client_hello_is_read_whole() {
+    with_run(&["items"], |run| {
+        let names: Vec<Vec<u8>> =
+            (0..120).map(|number| format!("protocol-{number:050}").into_bytes()).collect();
+        let mut protocols: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        protocols.push(b"http/1.1");
+        for way in WAYS {
+            let mut wire = run.tls_with(way, "api.test", 443, "api.test", &protocols).unwrap();
+            assert_eq!(wire.protocol().as_deref(), Some(&b"http/1.1"[..]));
+            assert_eq!(wire.ask(get("api.test", "/v1/items/1")).status(), Some(200));
+        }
+    });
+}
+
+/// A name whose addresses change between two answers: every connection resolves once, checks what it got, and dials that.
+#[test]
+fn d08_a_name_that_is_bound_anew_is_dialled_at_a_checked_address_or_not_at_all() {
+    let allowed_address = "10.77.0.3";
+    let answers: [&[&str]; 6] = [
+        &[allowed_address],
+        &["127.0.0.1"],
+        &["10.77.1.9"],
+        &["169.254.169.254"],
+        &[allowed_address, "10.77.1.9"],
+        &["127.0.0.1", allowed_address],
+    ];
+    let script = answers.map(|set| set.iter().map(|address| address.parse().unwrap()).collect());
+    let Some((lab, nameserver)) = Lab::start_with_nameserver(POLICY, "pub.test", script.to_vec()) else {
+        return;
+    };
+    // Whoever listens at the other addresses would count.
+    let trap = lab.world().enter(|| std::net::TcpListener::bind("127.0.0.1:443").unwrap());
+    trap.set_nonblocking(true).unwrap();
+    for (turn, set) in answers.iter().enumerate() {
+        // A run of its own keeps no connection of the turn before.
+        let run = lab.run(&["pub"]);
+        let before = (lab.upstream.connections(), nameserver.asked());
+        let response = run.tls(Way::Transparent, "pub.test").ask(get("pub.test", "/x")).answer();
+        assert_eq!(nameserver.asked() - before.1, 1, "one resolution for one connection");
+        if set.contains(&allowed_address) {
+            // Another address beside it is left out.
+            assert_eq!(response.status, 200, "{turn}: {response:?}");
+            assert_eq!(lab.upstream.connections(), before.0 + 1);
+        } else {
+            assert_eq!(response.reason().as_deref(), Some("address_refused"), "{turn}: {response:?}");
+            assert_eq!(lab.upstream.connections(), before.0);
+        }
+        run.close();
+    }
+    assert!(trap.accept().is_err(), "an address that was not checked was dialled");
+}

@@ -125,7 +125,7 @@ fn doctor_and_grants_tell_what_is_there() {
 }
 
 #[test]
-fn c32_the_explicit_proxy_serves_only_who_proves_to_be_a_configured_run() {
+fn c32_h37_h38_the_explicit_proxy_serves_only_who_proves_to_be_a_configured_run() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let lab = Lab::new();
     let token = "canary-token-5d21";
@@ -158,6 +158,7 @@ fn c32_the_explicit_proxy_serves_only_who_proves_to_be_a_configured_run() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(curl(&format!("http://127.0.0.1:{port}")), "407");
+    asks_for_a_password_and_takes_it_on_the_same_connection(port, token);
     assert_eq!(curl(&format!("http://ci-1:wrong@127.0.0.1:{port}")), "407");
     assert_eq!(curl(&format!("http://nobody:{token}@127.0.0.1:{port}")), "407");
     // Known, but the host is not granted: its own answer, its own record.
@@ -174,6 +175,33 @@ fn c32_the_explicit_proxy_serves_only_who_proves_to_be_a_configured_run() {
     let everything =
         format!("{}{}", lab.output(), std::fs::read_to_string(lab.at("audit/audit.jsonl")).unwrap());
     assert!(!everything.contains(token), "the token is nowhere written");
+}
+
+fn asks_for_a_password_and_takes_it_on_the_same_connection(port: u16, token: &str) {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(crate::broker::PATIENCE)).unwrap();
+    let head = |stream: &mut std::net::TcpStream, fields: &str| {
+        write!(stream, "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n{fields}\r\n").unwrap();
+        let (mut answer, mut byte) = (Vec::new(), [0]);
+        while !answer.ends_with(b"\r\n\r\n") {
+            stream.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        let answer = String::from_utf8(answer).unwrap().to_ascii_lowercase();
+        let length = answer.split("content-length: ").nth(1).and_then(|rest| rest.split("\r\n").next());
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        stream.read_exact(&mut body).unwrap();
+        answer
+    };
+    let refused = head(&mut stream, "");
+    assert!(
+        refused.starts_with("http/1.1 407 ") && refused.contains("proxy-authenticate: basic"),
+        "{refused}"
+    );
+    let pair = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, format!("ci-1:{token}"));
+    let taken = head(&mut stream, &format!("Proxy-Authorization: Basic {pair}\r\n"));
+    assert!(taken.starts_with("http/1.1 200 "), "{taken}");
 }
 
 #[test]

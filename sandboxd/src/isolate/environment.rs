@@ -3,7 +3,7 @@
 use super::etc::{CA_ALONE, CA_BUNDLE};
 
 /// Variables by which tools find the bundle of trusted CAs.
-const BUNDLE_VARIABLES: [&str; 7] = [
+const BUNDLE_VARIABLES: [&str; 8] = [
     "SSL_CERT_FILE",
     "CURL_CA_BUNDLE",
     "REQUESTS_CA_BUNDLE",
@@ -11,6 +11,7 @@ const BUNDLE_VARIABLES: [&str; 7] = [
     "CARGO_HTTP_CAINFO",
     "PIP_CERT",
     "AWS_CA_BUNDLE",
+    "GRPC_DEFAULT_SSL_ROOTS_FILE_PATH",
 ];
 
 /// Ours first, then the job's own, which may replace ours: they concern nobody but the run.
