@@ -8,6 +8,9 @@ use freeboard_tests::broker::program;
 use freeboard_tests::lab::{C1, Lab, POLICY};
 use freeboard_tests::sandbox::{Ran, User};
 
+/// Both providers; a run goes to the cheapest that meets every floor.
+const BOTH: [&str; 2] = ["--provider", "native,gvisor"];
+
 /// The lab, where gVisor can run with a gate: as root, with `runsc`.
 fn lab(policy: &str) -> Option<Lab> {
     if !rustix::process::geteuid().is_root() {
@@ -22,7 +25,7 @@ fn lab(policy: &str) -> Option<Lab> {
 }
 
 fn gvisor(lab: &Lab, grants: &[&str], command: &[&str]) -> Ran {
-    lab.sandbox_as(User::Own, grants, &["--floor", "kernel"], command)
+    lab.sandbox_as(User::Own, grants, &[BOTH[0], BOTH[1], "--floor", "kernel"], command)
 }
 
 #[test]
@@ -58,8 +61,8 @@ fn a_grant_with_a_floor_is_used_in_gvisor_and_not_below() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(126), ""), "{ran:?}");
     assert!(ran.stderr.contains("nothing ran") && ran.stderr.contains("kernel"), "{ran:?}");
     assert!(lab.upstream.take().is_empty());
-    // Without a word about a provider: the cheapest that meets the grant's floor.
-    let ran = lab.sandbox_as(User::Own, &["items"], &[], &command).succeeded();
+    // The request names no floor; the grant's counts.
+    let ran = lab.sandbox_as(User::Own, &["items"], &BOTH, &command).succeeded();
     assert!(ran.stderr.contains("at tier kernel by gvisor"), "{ran:?}");
     assert_eq!(lab.upstream.take()[0].field("authorization").unwrap(), format!("Bearer {C1}"));
 }
