@@ -1,7 +1,7 @@
 //! The launcher: takes `Create`, makes the child of a run, cleans up after it, ends every run when the daemon is gone.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
@@ -87,6 +87,10 @@ struct Run {
 fn serve(socket: OwnedFd) -> i32 {
     // A terminal's Ctrl-C is the daemon's to handle: it ends its runs in order.
     let _ = setsid();
+    // Above all the daemon's end of another launcher's socket: that one would never see the daemon leave.
+    if sys::close_all_from(3, &[socket.as_raw_fd()]).is_err() {
+        return 1;
+    }
     sys::scrub_environment();
     let _ = rustix::thread::set_name(c"freeboard-start");
     let mut state = State { groups: None, runs: Vec::new() };
