@@ -2,8 +2,10 @@
 """The broker beside the tools that a user would pick instead, in one run. Started by tests/bench/run.
 
 Everything is on loopback in a network namespace of its own. Proxies run on CPU 0; upstream and load generator on
-CPU 1. Each round starts every tool anew in shuffled order; figures are medians over the rounds. Compare CPU
-microseconds per request (user and system time of the tool's whole process tree): it is the robust figure.
+CPU 1, all under SCHED_RR so that whatever else runs on the machine does not disturb. Each round starts every tool
+anew in shuffled order; figures are medians over the rounds. Compare CPU microseconds per request (user and system time
+of the tool's whole process tree): it is the robust figure. Added latency is measured with one connection and
+everything on CPU 1 ("same core"): the cost of the path without the wake-up of a sleeping CPU.
 """
 
 import argparse
@@ -112,10 +114,19 @@ http {{ access_log off; keepalive_requests 100000000; keepalive_timeout 300s;
         wait_port(443)
 
 
+def pinned(cpu, command):
+    return ["chrt", "-r", "1", "taskset", "-c", str(cpu), *map(str, command)]
+
+
 def spawn(command, cpu, **options):
     log = options.pop("log", subprocess.DEVNULL)
-    return subprocess.Popen(["taskset", "-c", str(cpu), *map(str, command)], stdout=log, stderr=log,
-                            start_new_session=True, **options)
+    return subprocess.Popen(pinned(cpu, command), stdout=log, stderr=log, start_new_session=True, **options)
+
+
+def move(pid, cpu):
+    """Every thread of the tool's process tree onto one CPU."""
+    for one in descendants(pid):
+        sh("taskset", "-a", "-p", "-c", str(cpu), str(one))
 
 
 def stop(process):
@@ -228,15 +239,15 @@ class FreeboardWide(Freeboard):
 
 
 def load(lab, tool, mode, path=SMALL, cpu=1, seconds=2.0, host=HOST, **more):
-    command = ["taskset", "-c", str(cpu), lab.binaries / "freeboard-load", "--mode", mode, "--connect", tool.connect,
-               "--host", host, "--path", path, "--ca", lab.folder / tool.ca, "--seconds", str(seconds)]
+    command = [lab.binaries / "freeboard-load", "--mode", mode, "--connect", tool.connect, "--host", host, "--path", path,
+               "--ca", lab.folder / tool.ca, "--seconds", str(seconds)]
     if tool.via:
         command += ["--via", f"{host}:443"]
     if tool.authorization:
         command += ["--proxy-authorization", tool.authorization]
     for flag, value in more.items():
         command += [f"--{flag}", str(value)]
-    out = subprocess.run(list(map(str, command)), check=True, capture_output=True, text=True).stdout
+    out = subprocess.run(pinned(cpu, command), check=True, capture_output=True, text=True).stdout
     return json.loads(out)
 
 
@@ -269,6 +280,17 @@ def idle_kib(lab, tool, process, connections=1000):
     return (after - before) / connections
 
 
+def same_core(lab, tool, process, seconds):
+    """One connection, tool, upstream and load on one CPU."""
+    if process:
+        move(process.pid, 1)
+    try:
+        return measured(lab, tool, process, "keepalive", seconds=seconds, connections=1)
+    finally:
+        if process:
+            move(process.pid, 0)
+
+
 def cold_hosts(lab, tool, count=40):
     """First request to a new host name (leaf minted, new upstream connection), microseconds at the median."""
     times = []
@@ -290,6 +312,7 @@ def one_round(lab, tools, seconds):
                 row["start_ms"] = (time.monotonic() - started) * 1000
             load(lab, tool, "keepalive", seconds=0.2, connections=2)
             row["keepalive"] = measured(lab, tool, process, "keepalive", seconds=seconds, connections=16)
+            row["path"] = same_core(lab, tool, process, seconds)
             row["rate"] = measured(lab, tool, process, "rate", seconds=seconds, connections=4, rate=400)
             row["fresh"] = measured(lab, tool, process, "fresh", seconds=seconds, connections=8)
             row["body"] = measured(lab, tool, process, "keepalive", path=BIG, seconds=seconds, connections=1)
@@ -349,6 +372,7 @@ def cell(value, digits=1):
 def report(rounds, tools, start_figures):
     columns = [
         ("keep-alive rps", ("keepalive", "rps"), 0), ("CPU µs/req", ("keepalive", "cpu_us"), 1),
+        ("p50 µs, c=1", ("path", "p50_us"), 0), ("p99 µs, c=1", ("path", "p99_us"), 0),
         ("p50 µs at 400/s", ("rate", "p50_us"), 0), ("p99 µs at 400/s", ("rate", "p99_us"), 0),
         ("new conn/s", ("fresh", "rps"), 0), ("CPU µs/conn", ("fresh", "cpu_us"), 0),
         ("10 MiB MB/s", ("body", "mb_per_s"), 0), ("CPU ms/10 MiB", ("body", "cpu_us"), 1),
@@ -366,7 +390,8 @@ def report(rounds, tools, start_figures):
             cells.append(cell(value, digits))
         print(f"| {tool.name} | " + " | ".join(cells) + " |")
     print("\nRatios in the same round, median (broker ÷ tool; below 1 is less CPU):\n")
-    print("| against | keep-alive CPU | new connection CPU | 10 MiB CPU | h2 CPU | added p50 | added p99 |\n|---|---|---|---|---|---|---|")
+    print("| against | keep-alive CPU | new connection CPU | 10 MiB CPU | h2 CPU | added p50, c=1 | added p99, c=1 | added p50, 400/s |")
+    print("|---|---|---|---|---|---|---|---|")
     for tool in tools:
         if tool.name in ("direct", "freeboard"):
             continue
@@ -374,8 +399,8 @@ def report(rounds, tools, start_figures):
         for path in (("keepalive", "cpu_us"), ("fresh", "cpu_us"), ("body", "cpu_us"), ("h2", "cpu_us")):
             ratios = [ratio(one, "freeboard", tool.name, path) for one in rounds]
             cells.append(cell(statistics.median(kept), 2) if (kept := [r for r in ratios if r]) else "–")
-        for key in ("p50_us", "p99_us"):
-            kept = [r for one in rounds if (r := added(one, tool.name, key))]
+        for test, key in (("path", "p50_us"), ("path", "p99_us"), ("rate", "p50_us")):
+            kept = [r for one in rounds if (r := added(one, tool.name, test, key))]
             cells.append(cell(statistics.median(kept), 2) if kept else "–")
         print(f"| {tool.name} | " + " | ".join(cells) + " |")
     if start_figures:
@@ -395,9 +420,8 @@ def ratio(one, ours, theirs, path):
     return a / b if a and b else None
 
 
-def added(one, theirs, key):
-    direct = dig(one.get("direct", {}), ("rate", key))
-    a, b = dig(one.get("freeboard", {}), ("rate", key)), dig(one.get(theirs, {}), ("rate", key))
+def added(one, theirs, test, key):
+    direct, a, b = (dig(one.get(name, {}), (test, key)) for name in ("direct", "freeboard", theirs))
     if not (direct and a and b) or b <= direct:
         return None
     return (a - direct) / (b - direct)

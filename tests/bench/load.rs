@@ -213,7 +213,7 @@ async fn keep_alive(plan: Plan, tls: TlsConnector, until: Instant) -> Tally {
     tally
 }
 
-async fn fixed_rate(plan: Plan, tls: TlsConnector, until: Instant) -> Tally {
+async fn fixed_rate(plan: Plan, tls: TlsConnector, until: Instant, place: usize) -> Tally {
     let mut tally = Tally::default();
     let request = plan.request();
     let mut buffer = Vec::with_capacity(64 * 1024);
@@ -225,12 +225,16 @@ async fn fixed_rate(plan: Plan, tls: TlsConnector, until: Instant) -> Tally {
             return tally;
         }
     };
-    let mut due = Instant::now();
+    // Connections take turns: four requests at the same moment would measure a queue.
+    let mut due = Instant::now() + every.mul_f64(place as f64 / plan.connections as f64);
     while due < until {
+        // Latency counts from when the request was due, so that a stall is not hidden by the wait it causes; a timer that
+        // was late (it ticks in milliseconds) is not the proxy's.
+        let late = Instant::now() > due;
         tokio::time::sleep_until(due.into()).await;
-        // Latency counts from when the request was due, so that a stall is not hidden by the wait it causes.
+        let since = if late { due } else { Instant::now() };
         match exchange(&mut stream, &request, &mut buffer).await {
-            Ok(answer) => tally.done(due, &answer),
+            Ok(answer) => tally.done(since, &answer),
             Err(failure) => {
                 tally.failed(&failure);
                 return tally;
@@ -374,13 +378,13 @@ async fn main() -> Result<(), Failure> {
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(plan.seconds);
     let tasks: Vec<_> = (0..plan.connections)
-        .map(|_| {
+        .map(|place| {
             let (plan, tls) = (plan.clone(), tls.clone());
             tokio::spawn(async move {
                 match plan.mode.as_str() {
                     "fresh" => fresh(plan, tls, until).await,
                     "h2" => http2(plan, tls, until).await,
-                    "rate" => fixed_rate(plan, tls, until).await,
+                    "rate" => fixed_rate(plan, tls, until, place).await,
                     _ => keep_alive(plan, tls, until).await,
                 }
             })
