@@ -20,7 +20,7 @@ use crate::config::{Config, ExplicitRun};
 use crate::control_server::{ControlServer, GateCount};
 use crate::error::Stop;
 use crate::privileges::{self, Identity, PrivilegeError};
-use crate::record::{LogError, Recorder, Writer, gate_opened, run_identity};
+use crate::record::{LogError, Recorder, Writer, gate_opened};
 use crate::reload::{self, LoadError, Reloader};
 use crate::run::RunContext;
 use crate::shutdown::{Asked, Signals, Until, drain};
@@ -280,7 +280,7 @@ fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<Arc<RunC
     let policy = reload::identity(&broker.snapshot());
     broker
         .recorder
-        .event(Some(Arc::new(run_identity(&run))), Some(policy), gate_opened(&run, &gate, None))
+        .event(Some(Arc::clone(&run.identity)), Some(policy), gate_opened(&run, &gate, None))
         .map_err(|_| StartError::AuditRefused)?;
     broker.runs.insert(&run);
     Ok(run)

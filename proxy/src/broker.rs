@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use freeboard_audit::PolicyIdentity;
 use freeboard_policy::{ApiView, GrantView, Policy, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -41,8 +42,8 @@ pub struct Broker {
 #[derive(Debug)]
 pub struct Snapshot {
     pub policy: Policy,
-    /// Commit of the policy folder where it is a git work tree.
-    pub commit: Option<Arc<str>>,
+    /// Digest, and commit of the policy folder where it is a git work tree, as every record says them.
+    pub identity: Arc<PolicyIdentity>,
     pub credentials: Store,
     apis: Mutex<HashMap<Arc<str>, Arc<ApiView>>>,
 }
@@ -50,7 +51,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// Called by `app` at the start and by `reload`.
     pub fn new(policy: Policy, commit: Option<Arc<str>>, credentials: Store) -> Self {
-        Self { policy, commit, credentials, apis: Mutex::default() }
+        let identity = Arc::new(PolicyIdentity { digest: Arc::clone(policy.digest()), commit });
+        Self { policy, identity, credentials, apis: Mutex::default() }
     }
 
     /// The API's facts, made once per generation. The `Arc` is the same for the same generation, so that it can be
@@ -115,7 +117,7 @@ impl Broker {
 
     /// Writes down what happened to one request, connection or query: trace of the run and audit log. Called
     /// exactly once for each, by `pipeline`, `accept` and `dns`.
-    pub fn record(&self, outcome: Outcome) {
+    pub fn record(&self, outcome: Box<Outcome>) {
         if let Some(run) = &outcome.run {
             run.note(&outcome);
         }

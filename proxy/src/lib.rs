@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+pub mod crypto;
 pub mod error;
 pub mod limits;
 pub mod run;

@@ -25,6 +25,9 @@ pub const BUFFER_BYTES: usize = 16 << 10;
 pub const POOLED_BUFFERS: usize = 64;
 /// Bytes that are taken from a socket at once: four TLS records and a little, one system call instead of twenty.
 pub const WIRE_BUFFER_BYTES: usize = 66 << 10;
+/// Largest piece of a body that is read, searched and written in one go: four TLS records, as much as rustls takes at
+/// once. It fits a buffer of `WIRE_BUFFER_BYTES`.
+pub const PIECE_BYTES: usize = 64 << 10;
 /// Such buffers that one worker thread keeps for reuse: 16 × 66 KiB = 1 MiB. More are freed.
 pub const POOLED_WIRE_BUFFERS: usize = 16;
 /// Interim (1xx) responses before a final one. At the limit: `upstream_malformed`.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use freeboard_audit::RunIdentity;
 use freeboard_control::{Call, Evidence, OpenGate, Trace};
 use freeboard_policy::{GrantView, Reason, RuleId, RunScope, ScopeQuestion, Tier};
 use sha2::{Digest, Sha256};
@@ -27,10 +28,10 @@ pub struct RunContext {
     pub caller: Option<Arc<str>>,
     /// Measured tier.
     pub tier: Tier,
-    pub provider: Arc<str>,
     pub grants: Vec<String>,
     pub evidence: Evidence,
-    pub trace_id: Option<Arc<str>>,
+    /// The same as every record of the run says it.
+    pub identity: Arc<RunIdentity>,
     pub opened: Moment,
     /// When the run ends at the latest, milliseconds since 1970 UTC. `control_server` cancels it then.
     pub expires_unix_ms: u64,
@@ -66,14 +67,20 @@ impl RunContext {
     /// # Errors
     /// The grants are not this caller's, have expired, or need a stronger tier than was measured.
     pub fn open(gate: &OpenGate, proxy_token: Option<[u8; 32]>, broker: &Broker) -> Result<Arc<Self>, Stop> {
-        let run = Self {
-            id: Arc::from(gate.run.as_str()),
+        let identity = Arc::new(RunIdentity {
+            run: Arc::from(gate.run.as_str()),
             caller: gate.caller.as_deref().map(Arc::from),
+            tier: Some(gate.evidence.tier),
+            provider: Some(Arc::from(gate.evidence.provider.as_str())),
+            trace_id: gate.trace_id.as_deref().map(Arc::from),
+        });
+        let run = Self {
+            id: Arc::clone(&identity.run),
+            caller: identity.caller.clone(),
             tier: gate.evidence.tier,
-            provider: Arc::from(gate.evidence.provider.as_str()),
             grants: gate.grants.clone(),
             evidence: gate.evidence.clone(),
-            trace_id: gate.trace_id.as_deref().map(Arc::from),
+            identity,
             opened: broker.clock.now(),
             expires_unix_ms: gate.expires_unix_ms,
             names: NameTable::default(),

@@ -6,14 +6,14 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use freeboard_policy::Reason;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, Moment};
 use crate::error::Stop;
 use crate::forward::Switched;
 use crate::http1::body::{BodyError, Reader};
-use crate::http1::{Input, Scratch, Stream, head, write};
+use crate::http1::{Input, Patience, Scratch, Stream, head, write};
 use crate::limits;
 use crate::pipeline::{After, Client, Lead, exchange, refuse_unread};
 use crate::request::{Body, Fields, Length, RequestHead, Version};
@@ -144,26 +144,24 @@ async fn serve_websocket(client: &Client, guest: &mut Guest, mut switched: Switc
 pub async fn next(broker: &Broker, draining: &CancellationToken, guest: &mut Guest) -> Next {
     let Guest { stream, input } = guest;
     if input.is_empty() {
-        let mut fill = pin!(input.fill(stream, limits::MAX_HEAD_BYTES));
+        let patience = Patience::For(limits::CLIENT_IDLE_TIMEOUT);
+        let mut fill = pin!(input.fill(stream, limits::MAX_HEAD_BYTES, patience));
         let mut drained = pin!(draining.cancelled());
         let waited = poll_fn(|cx| match fill.as_mut().poll(cx) {
             Poll::Ready(read) => Poll::Ready(Some(read)),
             Poll::Pending => drained.as_mut().poll(cx).map(|()| None),
         });
-        match timeout(limits::CLIENT_IDLE_TIMEOUT, waited).await {
-            Ok(Some(Ok(count))) if count > 0 => {}
+        match waited.await {
+            Some(Ok(count)) if count > 0 => {}
             _ => return Next::Nothing,
         }
     }
     let started = broker.clock.now();
     let deadline = Instant::from_std(started.instant) + limits::HEAD_TIMEOUT;
-    let head = timeout_at(deadline, read_head(stream, input)).await;
-    let head =
-        head.unwrap_or_else(|_| Err(Stop::new(Reason::ClientTimeout, "the head did not arrive in time")));
-    Next::Head(started, Box::new(head))
+    Next::Head(started, Box::new(read_head(stream, input, deadline).await))
 }
 
-async fn read_head(stream: &Stream, input: &mut Input) -> Result<RequestHead, Stop> {
+async fn read_head(stream: &Stream, input: &mut Input, deadline: Instant) -> Result<RequestHead, Stop> {
     let mut scanned = 0;
     loop {
         if let Some(end) = head::find_end(input.bytes(), &mut scanned).map_err(Stop::malformed)? {
@@ -171,9 +169,12 @@ async fn read_head(stream: &Stream, input: &mut Input) -> Result<RequestHead, St
             input.consume(end);
             return parsed;
         }
-        match input.fill(stream, limits::MAX_HEAD_BYTES).await {
+        match input.fill(stream, limits::MAX_HEAD_BYTES, Patience::Until(deadline)).await {
             Ok(0) => return Err(Stop::new(Reason::ClientClosed, "closed inside the request head")),
             Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(Stop::new(Reason::ClientTimeout, "the head did not arrive in time"));
+            }
             Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
                 return Err(Reason::HeadTooLarge.into());
             }
@@ -191,7 +192,7 @@ async fn linger(guest: &mut Guest) {
     let drain = async {
         while dropped < limits::LINGER_BYTES {
             input.consume(usize::MAX / 2);
-            match input.fill(stream, limits::BUFFER_BYTES).await {
+            match input.fill(stream, limits::BUFFER_BYTES, Patience::Endless).await {
                 Ok(count) if count > 0 => dropped += count as u64,
                 _ => return,
             }

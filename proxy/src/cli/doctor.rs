@@ -77,7 +77,7 @@ fn ca(config: &Config) -> Found {
 fn policy(config: &Config) -> Found {
     let help = || "`freeboard policy check` shows every problem".to_owned();
     let read = reload::read(&config.policy).map_err(|error| (with_cause(&error), help()))?;
-    let commit = read.snapshot.commit.as_deref().unwrap_or("no git work tree").to_owned();
+    let commit = read.snapshot.identity.commit.as_deref().unwrap_or("no git work tree").to_owned();
     Ok(format!(
         "`{}`: {} files, {} warnings, digest {}, commit {commit}",
         config.policy.display(),

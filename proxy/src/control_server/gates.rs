@@ -12,7 +12,7 @@ use freeboard_policy::Reason;
 use super::{ControlServer, refused};
 use crate::broker::Broker;
 use crate::limits;
-use crate::record::{gate_closed, gate_opened, run_identity};
+use crate::record::{gate_closed, gate_opened};
 use crate::run::RunContext;
 
 /// How many gates are open, over all connections.
@@ -84,7 +84,7 @@ impl<'a> Gates<'a> {
         let policy = crate::reload::identity(&broker.snapshot());
         let floor = run.scope(&broker.snapshot(), run.opened).ok().and_then(|scope| scope.floor);
         let opened = gate_opened(&run, gate, floor);
-        if let Err(reason) = broker.recorder.event(Some(Arc::new(run_identity(&run))), Some(policy), opened) {
+        if let Err(reason) = broker.recorder.event(Some(Arc::clone(&run.identity)), Some(policy), opened) {
             broker.runs.end(&run.id);
             return refused(reason, "the audit log cannot be written");
         }
@@ -171,7 +171,7 @@ async fn watch(
     let cause = *cause.get_or_init(|| if draining { CloseCause::Shutdown } else { CloseCause::Expired });
     let policy = crate::reload::identity(&broker.snapshot());
     let closed = gate_closed(cause, &trace);
-    if broker.recorder.event(Some(Arc::new(run_identity(&run))), Some(policy), closed).is_err() {
+    if broker.recorder.event(Some(Arc::clone(&run.identity)), Some(policy), closed).is_err() {
         tracing::error!(run = %run.id, "the end of a gate was not recorded: the audit log cannot be written");
     }
 }

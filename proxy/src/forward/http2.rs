@@ -15,9 +15,8 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use tokio::time::timeout;
 
-use super::{
-    Plan, Trouble, Upload, UploadEnd, UploadState, head_timeout, keep_harmless, request_limit, response_limit,
-};
+use super::upload::{Upload, UploadEnd, UploadState, keep_harmless};
+use super::{Plan, Trouble, request_limit, response_limit};
 use crate::credential::{Attach, Material};
 use crate::error::Stop;
 use crate::limits;
@@ -29,7 +28,7 @@ use crate::request::{Body, Fields, Length, RequestHead};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::answer::forwards;
 use crate::upstream::http2::{Session, failed, is_unprocessed};
-use crate::upstream::send::check_query;
+use crate::upstream::send::{check_query, head_timeout};
 
 /// True for requests that mean nothing over HTTP/1.1.
 pub(super) fn is_needed(head: &RequestHead) -> bool {
@@ -360,7 +359,7 @@ async fn relay_body<S: Sink>(
     let mut trailers = trailers.map_err(|error| failed(&error))?.map(|map| fields(&map));
     if let Some(trailers) = &mut trailers {
         keep_harmless(trailers);
-        trailers.retain(|name, _| forwards(role(name)));
+        trailers.retain(|field| forwards(field.role));
     }
     Ok(sink.end(trailers.as_ref()).await?)
 }

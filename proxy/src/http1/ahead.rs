@@ -91,7 +91,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(cx, slices)
+        match slices {
+            // The plain call is the cheaper one, and most of what is written is one record.
+            [one] => Pin::new(&mut self.inner).poll_write(cx, one),
+            _ => Pin::new(&mut self.inner).poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

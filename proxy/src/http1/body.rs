@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use super::chunked::{Decoder, Malformed, Step};
-use super::{Input, Stream, head};
-use crate::limits::{BUFFER_BYTES, MAX_TRAILER_BYTES};
+use super::{Input, Patience, Stream, head};
+use crate::limits::{BUFFER_BYTES, MAX_TRAILER_BYTES, PIECE_BYTES};
 use crate::request::Fields;
 
 /// What is left to read. The bytes of the last piece stay in the input until the next call or `settle`.
@@ -13,6 +13,8 @@ use crate::request::Fields;
 pub struct Reader {
     state: State,
     pending: usize,
+    /// Bytes that were handed out.
+    taken: u64,
     trailers: Option<Fields>,
 }
 
@@ -59,7 +61,7 @@ impl Reader {
     }
 
     const fn new(state: State) -> Self {
-        Self { state, pending: 0, trailers: None }
+        Self { state, pending: 0, taken: 0, trailers: None }
     }
 
     pub fn is_done(&self) -> bool {
@@ -106,24 +108,34 @@ impl Reader {
             if self.is_done() {
                 return Ok(None);
             }
-            // A chunk-size line or trailer section may stand unfinished in the input; their own limits are lower.
-            let fill = input.fill(stream, BUFFER_BYTES + MAX_TRAILER_BYTES);
-            match tokio::time::timeout(patience, fill).await {
-                Err(_) => return Err(BodyError::TimedOut),
-                Ok(Ok(0)) if matches!(self.state, State::UntilClose) => {
+            let patience = Patience::For(patience);
+            let filled = if self.is_large() && input.is_empty() {
+                input.fill_much(stream, patience).await
+            } else {
+                // A chunk-size line or trailer section may stand unfinished in the input; their own limits are lower.
+                input.fill(stream, PIECE_BYTES + MAX_TRAILER_BYTES, patience).await
+            };
+            match filled {
+                Ok(0) if matches!(self.state, State::UntilClose) => {
                     self.state = State::Done;
                     return Ok(None);
                 }
-                Ok(Ok(0)) => return Err(BodyError::Closed),
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(BodyError::Closed);
-                }
-                Ok(Err(error)) => return Err(BodyError::Failed(error)),
+                Ok(0) => return Err(BodyError::Closed),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(BodyError::TimedOut),
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Err(BodyError::Closed),
+                Err(error) => return Err(BodyError::Failed(error)),
             }
         };
         self.pending = piece;
+        self.taken += piece as u64;
         Ok(input.bytes().get(..piece))
+    }
+
+    /// Much is known to come, or much has come.
+    fn is_large(&self) -> bool {
+        let known = if let State::Sized(left) = self.state { left } else { 0 };
+        known.max(self.taken) > BUFFER_BYTES as u64
     }
 
     /// Length of the piece at the front of the input, if there is one. Consumes framing.

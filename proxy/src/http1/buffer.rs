@@ -16,8 +16,11 @@ pub(super) fn take() -> Box<[u8]> {
     INPUT.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; BUFFER_BYTES].into_boxed_slice())
 }
 
-/// Gives an input buffer back. One that had grown for a large head is freed.
+/// Gives a buffer back, whichever it was. One that had grown for a large head is freed.
 pub(super) fn give(buffer: Box<[u8]>) {
+    if buffer.len() == WIRE_BUFFER_BYTES {
+        return give_wire(buffer);
+    }
     if buffer.len() == BUFFER_BYTES {
         INPUT.with_borrow_mut(|free| {
             if free.len() < POOLED_BUFFERS {

@@ -56,7 +56,7 @@ pub fn request(bytes: &[u8]) -> Result<RequestHead, Stop> {
         return Err(Stop::malformed("the method is too long"));
     }
     let version = if version == 0 { Version::Http10 } else { Version::Http11 };
-    let mut builder = Builder::new(version);
+    let mut builder = Builder::new(version, bytes.len());
     for header in parsed.headers.iter() {
         builder.field(header.name, header.value, is_exact(bytes, header.value))?;
     }
@@ -123,7 +123,7 @@ pub fn response(bytes: &[u8]) -> Result<ResponseParts, Stop> {
         let detail = outcome.err().map_or("the response head ends early", describe);
         return Err(Stop::new(Reason::UpstreamMalformed, detail));
     };
-    let mut fields = Fields::default();
+    let mut fields = Fields::with_room(bytes.len());
     for header in parsed.headers.iter() {
         fields.push(header.name, header.value);
     }

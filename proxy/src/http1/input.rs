@@ -4,7 +4,9 @@ use std::future::poll_fn;
 use std::io;
 use std::task::{Context, Poll};
 
-use super::{Stream, buffer};
+use super::alarm::Deadline;
+use super::{Patience, Stream, buffer};
+use crate::limits::PIECE_BYTES;
 
 /// Read side of a connection. It holds a buffer only while there are bytes in it.
 #[derive(Debug, Default)]
@@ -48,9 +50,54 @@ impl Input {
     /// already it answers `OutOfMemory`. Dropping the future loses nothing.
     ///
     /// # Errors
-    /// The stream failed, or the limit is reached.
-    pub async fn fill(&mut self, stream: &Stream, limit: usize) -> io::Result<usize> {
-        poll_fn(|cx| self.poll_fill(cx, stream, limit)).await
+    /// The stream failed, the limit is reached, or nothing came in time (`TimedOut`).
+    pub async fn fill(&mut self, stream: &Stream, limit: usize, patience: Patience) -> io::Result<usize> {
+        let mut deadline = Deadline::from(patience);
+        poll_fn(|cx| match self.poll_fill(cx, stream, limit) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => timed_out(stream.poll_patience(cx, &mut deadline)),
+        })
+        .await
+    }
+
+    /// Reads as much as is here, up to `PIECE_BYTES`: the pieces of a large body are few and large. Only for an input in
+    /// which nothing is left. Otherwise as `fill`.
+    ///
+    /// # Errors
+    /// The stream failed, or nothing came in time (`TimedOut`).
+    pub async fn fill_much(&mut self, stream: &Stream, patience: Patience) -> io::Result<usize> {
+        let mut deadline = Deadline::from(patience);
+        poll_fn(|cx| match self.poll_fill_much(cx, stream) {
+            Poll::Ready(result) => Poll::Ready(result),
+            Poll::Pending => timed_out(stream.poll_patience(cx, &mut deadline)),
+        })
+        .await
+    }
+
+    fn poll_fill_much(&mut self, cx: &mut Context<'_>, stream: &Stream) -> Poll<io::Result<usize>> {
+        if !self.is_empty() {
+            return self.poll_fill(cx, stream, usize::MAX);
+        }
+        self.release();
+        let mut buffer = buffer::take_wire();
+        let mut count = 0;
+        let last = loop {
+            let space = buffer.get_mut(count..PIECE_BYTES).unwrap_or_default();
+            if space.is_empty() {
+                break Poll::Pending;
+            }
+            match stream.poll_read(cx, space) {
+                Poll::Ready(Ok(read)) if read > 0 => count += read,
+                other => break other,
+            }
+        };
+        if count == 0 {
+            buffer::give(buffer);
+            return last;
+        }
+        // What ended the loop comes up again at the next read: the end of the stream, an error, or waiting.
+        (self.buffer, self.start, self.end) = (Some(buffer), 0, count);
+        Poll::Ready(Ok(count))
     }
 
     /// See `fill`. While it waits with nothing in the buffer, the buffer is in the pool.
@@ -100,6 +147,10 @@ impl Input {
             buffer::give(buffer);
         }
     }
+}
+
+fn timed_out(poll: Poll<()>) -> Poll<io::Result<usize>> {
+    poll.map(|()| Err(io::ErrorKind::TimedOut.into()))
 }
 
 impl Drop for Input {

@@ -4,6 +4,7 @@
 //! readings is an error here (ATTACKS class B).
 
 mod ahead;
+mod alarm;
 pub mod body;
 mod buffer;
 pub mod chunked;
@@ -13,6 +14,7 @@ mod stream;
 pub mod write;
 
 pub use ahead::ReadAhead;
+pub use alarm::Patience;
 pub use buffer::Scratch;
 pub use input::Input;
 pub use stream::{Socket, Stream};

@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,11 +12,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::{client, server};
 
-use super::ReadAhead;
+use super::alarm::{Alarm, Deadline};
+use super::{Patience, ReadAhead};
 
 /// A stream to a guest or an upstream. The lock is held for one poll, never across an await.
 #[derive(Debug)]
-pub struct Stream(Mutex<Transport>);
+pub struct Stream(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    transport: Transport,
+    reading: Alarm,
+    writing: Alarm,
+}
 
 #[derive(Debug)]
 enum Transport {
@@ -30,37 +38,66 @@ enum Transport {
 
 impl From<server::TlsStream<Socket>> for Stream {
     fn from(stream: server::TlsStream<Socket>) -> Self {
-        Self(Mutex::new(Transport::Guest(Box::new(stream))))
+        Transport::Guest(Box::new(stream)).into()
     }
 }
 
 impl From<Socket> for Stream {
     fn from(socket: Socket) -> Self {
-        Self(Mutex::new(Transport::Clear(Box::new(socket))))
+        Transport::Clear(Box::new(socket)).into()
     }
 }
 
 impl From<client::TlsStream<ReadAhead<TcpStream>>> for Stream {
     fn from(stream: client::TlsStream<ReadAhead<TcpStream>>) -> Self {
-        Self(Mutex::new(Transport::Upstream(Box::new(stream))))
+        Transport::Upstream(Box::new(stream)).into()
+    }
+}
+
+impl From<Transport> for Stream {
+    fn from(transport: Transport) -> Self {
+        Self(Mutex::new(Inner { transport, reading: Alarm::default(), writing: Alarm::default() }))
+    }
+}
+
+impl Transport {
+    fn pin(&mut self) -> Pin<&mut dyn Duplex> {
+        match self {
+            Self::Guest(stream) => Pin::new(stream.as_mut()),
+            Self::Clear(stream) => Pin::new(stream.as_mut()),
+            Self::Upstream(stream) => Pin::new(stream.as_mut()),
+        }
+    }
+
+    /// Writes all of `rest`, which gets shorter, and flushes.
+    fn poll_write_all(&mut self, cx: &mut Context<'_>, rest: &mut &[u8]) -> Poll<io::Result<()>> {
+        let mut stream = self.pin();
+        while !rest.is_empty() {
+            let written = ready!(stream.as_mut().poll_write(cx, rest))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            *rest = rest.get(written..).unwrap_or_default();
+        }
+        stream.as_mut().poll_flush(cx)
     }
 }
 
 impl Stream {
-    fn with<T>(&self, poll: impl FnOnce(Pin<&mut dyn Duplex>) -> T) -> T {
-        let mut transport = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *transport {
-            Transport::Guest(stream) => poll(Pin::new(stream.as_mut())),
-            Transport::Clear(stream) => poll(Pin::new(stream.as_mut())),
-            Transport::Upstream(stream) => poll(Pin::new(stream.as_mut())),
-        }
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads into `buffer`; 0 is the end.
     pub fn poll_read(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         let mut buffer = ReadBuf::new(buffer);
-        ready!(self.with(|stream| stream.poll_read(cx, &mut buffer)))?;
+        ready!(self.inner().transport.pin().poll_read(cx, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
+    }
+
+    /// For a read that waits: ready once its time is over.
+    pub(super) fn poll_patience(&self, cx: &mut Context<'_>, deadline: &mut Deadline) -> Poll<()> {
+        self.inner().reading.poll(cx, deadline)
     }
 
     /// Writes all of `bytes` and flushes. When it is dropped midway, an unknown part has been sent: the stream is
@@ -69,32 +106,29 @@ impl Stream {
     /// # Errors
     /// The peer is gone, or took nothing for `patience`.
     pub async fn write_all(&self, bytes: &[u8], patience: Duration) -> io::Result<()> {
-        let mut rest = bytes;
-        let write = poll_fn(|cx| {
-            self.with(|mut stream| {
-                while !rest.is_empty() {
-                    let written = ready!(stream.as_mut().poll_write(cx, rest))?;
-                    if written == 0 {
-                        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-                    }
-                    rest = rest.get(written..).unwrap_or_default();
+        let (mut rest, mut deadline) = (bytes, Deadline::from(Patience::For(patience)));
+        poll_fn(|cx| {
+            let Inner { transport, writing, .. } = &mut *self.inner();
+            match transport.poll_write_all(cx, &mut rest) {
+                Poll::Ready(result) => Poll::Ready(result),
+                Poll::Pending => {
+                    writing.poll(cx, &mut deadline).map(|()| Err(io::ErrorKind::TimedOut.into()))
                 }
-                stream.as_mut().poll_flush(cx)
-            })
-        });
-        tokio::time::timeout(patience, write).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            }
+        })
+        .await
     }
 
     /// Ends our direction (close_notify, FIN).
     pub async fn shutdown(&self, patience: Duration) {
-        let shutdown = poll_fn(|cx| self.with(|stream| stream.poll_shutdown(cx)));
+        let shutdown = poll_fn(|cx| self.inner().transport.pin().poll_shutdown(cx));
         // The peer may be gone already: there is nobody left to tell.
         let _ = tokio::time::timeout(patience, shutdown).await;
     }
 
     /// Takes a clear-text stream apart again, for TLS after a CONNECT.
     pub fn into_socket(self) -> Option<Socket> {
-        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self.0.into_inner().unwrap_or_else(PoisonError::into_inner).transport {
             Transport::Clear(socket) => Some(*socket),
             Transport::Guest(_) | Transport::Upstream(_) => None,
         }

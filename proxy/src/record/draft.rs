@@ -45,8 +45,7 @@ impl Draft {
             host: Box::default(),
             port: 0,
             path: Box::default(),
-            policy_digest: Arc::clone(snapshot.policy.digest()),
-            policy_commit: snapshot.commit.clone(),
+            policy: Arc::clone(&snapshot.identity),
             grant: None,
             rule: None,
             api: None,
@@ -112,7 +111,7 @@ impl Draft {
             }
         }
         outcome.duration_us = self.started.elapsed_us();
-        self.broker.record(*outcome);
+        self.broker.record(outcome);
     }
 }
 

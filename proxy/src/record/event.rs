@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use freeboard_audit::{
-    CloseCause, Decided, Digest, Entry, Event, GateClosed, GateOpened, Measured, PolicyIdentity, RunIdentity,
-    RunRefused, redact_query, rfc3339_ms,
+    CloseCause, Decided, Digest, Entry, Event, GateClosed, GateOpened, Measured, RunIdentity, RunRefused,
+    redact_query, rfc3339_ms,
 };
 use freeboard_control::{OpenGate, RunNote, Trace};
 use freeboard_policy::Tier;
@@ -15,9 +15,8 @@ use crate::run::RunContext;
 /// When the outcome ended, and what the log holds about it.
 pub(super) fn entry(outcome: Outcome) -> (u64, Entry) {
     let ended_unix_ms = outcome.started_unix_ms.saturating_add(outcome.duration_us / 1000);
-    let policy =
-        PolicyIdentity { digest: Arc::clone(&outcome.policy_digest), commit: outcome.policy_commit.clone() };
-    let run = outcome.run.as_deref().map(run_identity).map(Arc::new);
+    let policy = Arc::clone(&outcome.policy);
+    let run = outcome.run.as_deref().map(|run| Arc::clone(&run.identity));
     let kind = outcome.kind;
     let decided = decided(outcome);
     let event = match kind {
@@ -27,18 +26,7 @@ pub(super) fn entry(outcome: Outcome) -> (u64, Entry) {
         Kind::Connection => Event::Connection(decided),
         Kind::Dns => Event::Dns(decided),
     };
-    (ended_unix_ms, Entry { policy: Some(Arc::new(policy)), run, event })
-}
-
-/// Who a run is, as every record of it says.
-pub fn run_identity(run: &RunContext) -> RunIdentity {
-    RunIdentity {
-        run: Arc::clone(&run.id),
-        caller: run.caller.clone(),
-        tier: Some(run.tier),
-        provider: Some(Arc::clone(&run.provider)),
-        trace_id: run.trace_id.clone(),
-    }
+    (ended_unix_ms, Entry { policy: Some(policy), run, event })
 }
 
 fn decided(outcome: Outcome) -> Decided {

@@ -15,7 +15,7 @@ mod writer;
 mod tests;
 
 pub use draft::Draft;
-pub use event::{gate_closed, gate_opened, run_identity, run_refused};
+pub use event::{gate_closed, gate_opened, run_refused};
 pub use files::{FilesError, log_files};
 pub use log::{LogError, LogSettings};
 pub use outcome::{Kind, Outcome, RequestId, Verdict};
@@ -123,10 +123,10 @@ impl Recorder {
 
     /// Hands one outcome to the writer. Never waits; a refusal that finds no room is counted and the count is
     /// written with the next record. Called through `Broker::record` only.
-    pub fn record(&self, mut outcome: Outcome) {
+    pub fn record(&self, mut outcome: Box<Outcome>) {
         let Some(queue) = &self.queue else { return };
         match outcome.slot.take().or_else(|| queue.shared.take()) {
-            Some(slot) => queue.send(Message::Decided { outcome: Box::new(outcome), slot }),
+            Some(slot) => queue.send(Message::Decided { outcome, slot }),
             None => {
                 queue.shared.lost.fetch_add(1, Ordering::Relaxed);
             }

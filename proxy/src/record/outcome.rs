@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use freeboard_audit::PolicyIdentity;
 use freeboard_policy::{Reason, RuleId};
 
 use super::Slot;
@@ -90,8 +91,7 @@ pub struct Outcome {
     pub port: u16,
     /// Canonical path and query where there is one; empty otherwise.
     pub path: Box<str>,
-    pub policy_digest: Arc<str>,
-    pub policy_commit: Option<Arc<str>>,
+    pub policy: Arc<PolicyIdentity>,
     pub grant: Option<Arc<str>>,
     pub rule: Option<RuleId>,
     pub api: Option<Arc<str>>,

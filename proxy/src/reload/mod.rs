@@ -66,7 +66,7 @@ pub fn read(folder: &Path) -> Result<Read, LoadError> {
 
 /// The policy as records name it.
 pub fn identity(snapshot: &Snapshot) -> Arc<PolicyIdentity> {
-    Arc::new(PolicyIdentity { digest: Arc::clone(snapshot.policy.digest()), commit: snapshot.commit.clone() })
+    Arc::clone(&snapshot.identity)
 }
 
 type Fingerprint = Option<Vec<(String, u64, std::time::SystemTime)>>;

@@ -1,38 +1,70 @@
-//! Header fields in the order and spelling in which they came, in one allocation.
+//! Header fields in the order and spelling in which they came, in two allocations.
 
 use smallvec::SmallVec;
+
+use super::name::{Role, role};
 
 /// Names and values, copied out of the head. Names are tokens, values hold no control character except tab.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
-    text: Vec<u8>,
-    entries: SmallVec<[Entry; 24]>,
+    names: String,
+    values: Vec<u8>,
+    entries: SmallVec<[Entry; 16]>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
-    start: u32,
-    value: u32,
-    end: u32,
+    name: (u32, u32),
+    value: (u32, u32),
+    role: Role,
+}
+
+/// One of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Field<'a> {
+    /// What the name is to us, looked up once.
+    pub role: Role,
+    pub name: &'a str,
+    pub value: &'a [u8],
 }
 
 impl Fields {
+    /// With room for the fields of a head of so many bytes.
+    pub fn with_room(head_bytes: usize) -> Self {
+        Self {
+            names: String::with_capacity(head_bytes / 2),
+            values: Vec::with_capacity(head_bytes),
+            entries: SmallVec::new(),
+        }
+    }
+
     pub fn push(&mut self, name: &str, value: &[u8]) {
-        let start = self.text.len();
-        self.text.extend_from_slice(name.as_bytes());
-        let middle = self.text.len();
-        self.text.extend_from_slice(value);
+        self.push_as(role(name), name, value);
+    }
+
+    /// `role` is the name's, which the caller has looked up already.
+    pub fn push_as(&mut self, role: Role, name: &str, value: &[u8]) {
+        let (names, values) = (self.names.len(), self.values.len());
+        self.names.push_str(name);
+        self.values.extend_from_slice(value);
         // Heads are at most MAX_HEAD_BYTES long, far below 4 GiB; a field that did not fit would be empty.
-        let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let range = |from: usize, to: usize| {
+            let offset = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+            (offset(from), offset(to))
+        };
         self.entries.push(Entry {
-            start: offset(start),
-            value: offset(middle),
-            end: offset(self.text.len()),
+            name: range(names, self.names.len()),
+            value: range(values, self.values.len()),
+            role,
         });
     }
 
+    pub fn each(&self) -> impl Iterator<Item = Field<'_>> {
+        self.entries.iter().map(|entry| field(&self.names, &self.values, *entry))
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.entries.iter().map(|entry| self.entry(*entry))
+        self.each().map(|field| (field.name, field.value))
     }
 
     pub fn len(&self) -> usize {
@@ -45,17 +77,21 @@ impl Fields {
 
     /// Bytes of all names and values.
     pub fn bytes(&self) -> usize {
-        self.text.len()
+        self.names.len() + self.values.len()
     }
 
-    /// All names and values, one after the other, for a search.
-    pub fn text(&self) -> &[u8] {
-        &self.text
+    /// All names and all values, each one after the other, for a search.
+    pub fn texts(&self) -> [&[u8]; 2] {
+        [self.names.as_bytes(), &self.values]
     }
 
     /// Changes names and values without changing their lengths. What `change` leaves must be fit for names and values.
-    pub fn change_text(&mut self, change: impl FnOnce(&mut [u8])) {
-        change(&mut self.text);
+    pub fn change_texts(&mut self, mut change: impl FnMut(&mut [u8])) {
+        let mut names = std::mem::take(&mut self.names).into_bytes();
+        change(&mut names);
+        // Names that are no text any more are empty: nothing of them goes on.
+        self.names = String::from_utf8(names).unwrap_or_default();
+        change(&mut self.values);
     }
 
     /// Values of all fields of this name, whatever its case.
@@ -69,27 +105,16 @@ impl Fields {
     }
 
     /// Keeps the fields that `keep` wants; true when one was taken out.
-    pub fn retain(&mut self, mut keep: impl FnMut(&str, &[u8]) -> bool) -> bool {
-        let before = self.entries.len();
-        let text = std::mem::take(&mut self.text);
-        self.entries.retain(|entry| {
-            let (name, value) = split(&text, *entry);
-            keep(name, value)
-        });
-        self.text = text;
-        before != self.entries.len()
+    pub fn retain(&mut self, mut keep: impl FnMut(Field<'_>) -> bool) -> bool {
+        let Self { names, values, entries } = self;
+        let before = entries.len();
+        entries.retain(|entry| keep(field(names, values, *entry)));
+        before != entries.len()
     }
 
     /// Takes out all fields of this name; true when there was one.
     pub fn remove(&mut self, name: &str) -> bool {
-        if self.first(name).is_none() {
-            return false;
-        }
-        self.retain(|other, _| !other.eq_ignore_ascii_case(name))
-    }
-
-    fn entry(&self, entry: Entry) -> (&str, &[u8]) {
-        split(&self.text, entry)
+        self.retain(|field| !field.name.eq_ignore_ascii_case(name))
     }
 }
 
@@ -99,10 +124,12 @@ impl freeboard_policy::HeaderFields for Fields {
     }
 }
 
-fn split(text: &[u8], entry: Entry) -> (&str, &[u8]) {
-    let part = |from: u32, to: u32| text.get(from as usize..to as usize).unwrap_or_default();
-    let name = std::str::from_utf8(part(entry.start, entry.value)).unwrap_or_default();
-    (name, part(entry.value, entry.end))
+fn field<'a>(names: &'a str, values: &'a [u8], Entry { name, value, role }: Entry) -> Field<'a> {
+    Field {
+        role,
+        name: names.get(name.0 as usize..name.1 as usize).unwrap_or_default(),
+        value: values.get(value.0 as usize..value.1 as usize).unwrap_or_default(),
+    }
 }
 
 #[cfg(test)]

@@ -102,10 +102,11 @@ pub struct Builder {
 }
 
 impl Builder {
-    pub fn new(version: Version) -> Self {
+    /// `head_bytes`: length of the head where it is known, so that fields are copied into memory that is taken once.
+    pub fn new(version: Version, head_bytes: usize) -> Self {
         Self {
             version,
-            fields: Fields::default(),
+            fields: Fields::with_room(head_bytes),
             host: None,
             content_length: None,
             chunked: false,
@@ -133,11 +134,12 @@ impl Builder {
     /// # Errors
     /// The field makes the request malformed.
     pub fn field(&mut self, name: &str, value: &[u8], exact: bool) -> Result<(), Stop> {
-        match role(name) {
-            Role::Ordinary | Role::AltSvc | Role::SetCookie => self.fields.push(name, value),
+        let role = role(name);
+        match role {
+            Role::Ordinary | Role::AltSvc | Role::SetCookie => self.fields.push_as(role, name, value),
             Role::GuestCredential => {
                 self.has_guest_credential = true;
-                self.fields.push(name, value);
+                self.fields.push_as(role, name, value);
             }
             Role::Host => self.host(value)?,
             Role::ContentLength => self.content_length(value, exact)?,
@@ -280,7 +282,7 @@ impl Builder {
         if !self.named_by_connection.is_empty() {
             let named = std::mem::take(&mut self.named_by_connection);
             let taken =
-                self.fields.retain(|name, _| !named.iter().any(|other| other.eq_ignore_ascii_case(name)));
+                self.fields.retain(|field| !named.iter().any(|other| other.eq_ignore_ascii_case(field.name)));
             if taken {
                 self.strip("connection_named");
             }
@@ -348,7 +350,7 @@ impl RequestHead {
     pub fn drop_guest_credentials(&mut self, ours: Option<&str>) {
         let mut dropped = false;
         if self.has_guest_credential {
-            dropped |= self.fields.retain(|name, _| role(name) != Role::GuestCredential);
+            dropped |= self.fields.retain(|field| field.role != Role::GuestCredential);
         }
         if let Some(ours) = ours {
             let lookalike = |name: &str| {
@@ -358,7 +360,7 @@ impl RequestHead {
                         .zip(ours.bytes())
                         .all(|(a, b)| a.eq_ignore_ascii_case(&b) || (a == b'_' && b == b'-'))
             };
-            dropped |= self.fields.retain(|name, _| !lookalike(name));
+            dropped |= self.fields.retain(|field| !lookalike(field.name));
         }
         if dropped {
             self.stripped.push("authorization");
@@ -376,7 +378,7 @@ impl RequestHead {
             "sec-websocket-extensions",
             "a-im",
         ];
-        self.fields.retain(|name, _| !HIDING.iter().any(|hiding| hiding.eq_ignore_ascii_case(name)));
+        self.fields.retain(|field| !HIDING.iter().any(|hiding| hiding.eq_ignore_ascii_case(field.name)));
         if self.websocket.is_none() {
             self.fields.push("accept-encoding", b"identity");
         }
@@ -384,7 +386,7 @@ impl RequestHead {
 
     /// True while a credential field of the guest is still in `fields`.
     pub fn has_guest_credential_left(&self) -> bool {
-        self.has_guest_credential && self.fields.iter().any(|(name, _)| role(name) == Role::GuestCredential)
+        self.has_guest_credential && self.fields.each().any(|field| field.role == Role::GuestCredential)
     }
 
     /// True when sending it twice does no more than sending it once (RFC 9110 9.2.2).

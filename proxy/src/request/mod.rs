@@ -9,6 +9,6 @@ pub mod name;
 pub mod place;
 
 pub use body::{Body, Length, NoBody};
-pub use fields::Fields;
+pub use fields::{Field, Fields};
 pub use head::{RequestHead, Version, Websocket};
 pub use place::{Name, Place};

@@ -142,13 +142,13 @@ impl Inspector {
     }
 
     fn fields(&mut self, fields: &Fields) -> Option<Fields> {
-        if !self.scrubber.contains(fields.text()) {
+        if !fields.texts().iter().any(|text| self.scrubber.contains(text)) {
             return None;
         }
         self.found.secret = true;
         let mut masked = fields.clone();
         // `*` is fit for names and values alike.
-        masked.change_text(|text| {
+        masked.change_texts(|text| {
             self.scrubber.mask(text);
         });
         Some(masked)

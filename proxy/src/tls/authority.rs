@@ -50,7 +50,7 @@ impl Authority {
         let cache = |size: usize| NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN);
         Ok(Self {
             mint: LeafMint::new(ca)?,
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            provider: Arc::new(crate::crypto::provider()),
             ticketer: rustls::crypto::aws_lc_rs::Ticketer::new()?,
             granted: Mutex::new(LruCache::new(cache(GRANTED_LEAF_CACHE))),
             refused: Mutex::new(LruCache::new(cache(REFUSED_LEAF_CACHE))),
@@ -122,6 +122,8 @@ impl Authority {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        // The cheap suite for every guest that has it, whatever it lists first.
+        config.ignore_client_order = true;
         // Stateless tickets: resumption costs the broker no memory. rustls resumes only for the same SNI.
         config.ticketer = Arc::clone(&self.ticketer);
         config.session_storage = Arc::new(NoServerSessionStorage {});

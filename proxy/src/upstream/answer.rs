@@ -7,8 +7,8 @@ use crate::error::Stop;
 use crate::http1::body::Reader;
 use crate::http1::head::ResponseParts;
 use crate::request::head::decimal;
-use crate::request::name::{Role, role};
-use crate::request::{Fields, Length};
+use crate::request::name::Role;
+use crate::request::{Field, Fields, Length};
 
 /// A response head that has one reading.
 #[derive(Debug)]
@@ -75,15 +75,15 @@ impl AnswerHead {
     pub fn read(parts: ResponseParts, to_head: bool) -> Result<Self, Stop> {
         let mut fields = parts.fields;
         let mut seen = Seen::default();
-        for (name, value) in fields.iter() {
-            seen.field(name, value)?;
+        for field in fields.each() {
+            seen.field(field)?;
         }
         if seen.chunked && (seen.content_length.is_some() || parts.http10) {
             return Err(malformed("both a length and a transfer coding, or a coding in HTTP/1.0"));
         }
         let named = std::mem::take(&mut seen.named_by_connection);
-        fields.retain(|name, _| {
-            forwards(role(name)) && !named.iter().any(|other| other.eq_ignore_ascii_case(name))
+        fields.retain(|field| {
+            forwards(field.role) && !named.iter().any(|other| other.eq_ignore_ascii_case(field.name))
         });
         let bodiless = to_head || parts.status < 200 || matches!(parts.status, 204 | 304);
         let framing = match (bodiless, seen.chunked, seen.content_length) {
@@ -108,8 +108,8 @@ impl AnswerHead {
 }
 
 impl Seen {
-    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Stop> {
-        match role(name) {
+    fn field(&mut self, Field { role, name, value }: Field<'_>) -> Result<(), Stop> {
+        match role {
             Role::ContentLength => {
                 let length = decimal(value).ok_or(malformed("Content-Length is not a plain number"))?;
                 if self.content_length.replace(length).is_some_and(|other| other != length) {

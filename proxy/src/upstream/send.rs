@@ -9,7 +9,7 @@ use zeroize::Zeroize;
 use super::answer::AnswerHead;
 use crate::credential::{Attach, Material};
 use crate::error::Stop;
-use crate::http1::{Input, Scratch, Stream, head, write};
+use crate::http1::{Input, Patience, Scratch, Stream, head, write};
 use crate::limits;
 use crate::request::{Length, RequestHead};
 
@@ -152,12 +152,22 @@ pub enum ReadHead {
     ClosedSilently,
 }
 
+/// The answer to a request did not begin in time.
+pub fn head_timeout() -> Stop {
+    Stop::new(Reason::UpstreamTimeout, "no response head in time")
+}
+
 impl Connection {
     /// Reads one response head. Dropping it midway loses nothing but the connection's use.
     ///
     /// # Errors
-    /// `upstream_malformed`, `upstream_unreachable`.
-    pub async fn read_head(stream: &Stream, input: &mut Input, to_head: bool) -> Result<ReadHead, Stop> {
+    /// `upstream_malformed`, `upstream_unreachable`, `upstream_timeout`.
+    pub async fn read_head(
+        stream: &Stream,
+        input: &mut Input,
+        to_head: bool,
+        patience: Patience,
+    ) -> Result<ReadHead, Stop> {
         let mut scanned = 0;
         loop {
             let end = head::find_end(input.bytes(), &mut scanned)
@@ -167,13 +177,14 @@ impl Connection {
                 input.consume(end);
                 return AnswerHead::read(parts, to_head).map(ReadHead::Head);
             }
-            match input.fill(stream, limits::MAX_HEAD_BYTES).await {
+            match input.fill(stream, limits::MAX_HEAD_BYTES, patience).await {
                 Ok(0) if input.is_empty() => return Ok(ReadHead::ClosedSilently),
                 Ok(0) => return Err(Stop::new(Reason::UpstreamMalformed, "closed inside the response head")),
                 Ok(_) => {}
                 Err(error) if error.kind() == std::io::ErrorKind::OutOfMemory => {
                     return Err(Stop::new(Reason::UpstreamMalformed, "the response head is over the limit"));
                 }
+                Err(error) if error.kind() == std::io::ErrorKind::TimedOut => return Err(head_timeout()),
                 Err(_) if input.is_empty() => return Ok(ReadHead::ClosedSilently),
                 Err(error) => {
                     return Err(Stop::with(

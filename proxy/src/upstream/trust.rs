@@ -99,7 +99,7 @@ impl Trust {
 
     fn empty() -> Self {
         Self {
-            provider: Arc::new(rustls::crypto::aws_lc_rs::default_provider()),
+            provider: Arc::new(crate::crypto::provider()),
             system: Arc::default(),
             configs: Mutex::new(HashMap::new()),
         }

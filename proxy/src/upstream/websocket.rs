@@ -1,5 +1,6 @@
 //! A websocket after its handshake: bytes both ways until both sides are done.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use base64::Engine;
@@ -11,7 +12,7 @@ use super::answer::AnswerHead;
 use super::frames::FrameScrubber;
 use crate::credential::Scrubber;
 use crate::error::Stop;
-use crate::http1::{Input, Stream};
+use crate::http1::{Input, Patience, Stream};
 use crate::limits;
 use crate::request::Websocket;
 
@@ -110,14 +111,14 @@ async fn pump_until_end(
             input.consume(ready);
         }
         let before = counted.total();
-        let fill = input.fill(from, limits::BUFFER_BYTES);
-        match tokio::time::timeout(limits::WEBSOCKET_IDLE_TIMEOUT, fill).await {
+        let patience = Patience::For(limits::WEBSOCKET_IDLE_TIMEOUT);
+        match input.fill(from, limits::BUFFER_BYTES, patience).await {
+            Ok(0) => return Ok(()),
+            Ok(_) => {}
             // One quiet direction is no idle websocket while the other moves.
-            Err(_) if counted.total() != before => {}
-            Err(_) => return Err(Moved::TimedOut),
-            Ok(Ok(0)) => return Ok(()),
-            Ok(Ok(_)) => {}
-            Ok(Err(_)) => return Err(Moved::Failed),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut && counted.total() != before => {}
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Moved::TimedOut),
+            Err(_) => return Err(Moved::Failed),
         }
     }
 }

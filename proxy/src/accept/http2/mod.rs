@@ -201,7 +201,7 @@ fn lock(respond: &Mutex<SendResponse<Frames>>) -> MutexGuard<'_, SendResponse<Fr
 
 /// Builds the one request model from the pseudo-headers and fields (RFC 9113 8.3).
 fn head(parts: &http::request::Parts, stream: &RecvStream) -> Result<RequestHead, Stop> {
-    let mut builder = Builder::new(Version::Http2);
+    let mut builder = Builder::new(Version::Http2, 0);
     let mut cookies = Vec::new();
     if parts.headers.len() > limits::MAX_HEADER_FIELDS {
         return Err(Reason::HeadTooLarge.into());
