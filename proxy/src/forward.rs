@@ -199,7 +199,7 @@ fn finish(plan: &Plan<'_>, mut connection: Box<Connection>, done: Done) -> After
             let scrubber = plan.material.map(|material| std::sync::Arc::clone(&material.scrubber));
             return After::Websocket(Box::new(Switched { connection, scrubber, held: None }));
         }
-        _ if done.reusable && connection.input.is_empty() => {
+        _ if done.reusable && connection.input.is_clean() => {
             connection.input.release();
             plan.client.run.pool.put(plan.key(), connection);
         }

@@ -25,11 +25,11 @@ pub const BUFFER_BYTES: usize = 16 << 10;
 pub const POOLED_BUFFERS: usize = 64;
 /// Bytes that are taken from a socket at once: four TLS records and a little, one system call instead of twenty.
 pub const WIRE_BUFFER_BYTES: usize = 66 << 10;
+/// Such buffers that one worker thread keeps for reuse: 16 × 66 KiB = 1 MiB. More are freed.
+pub const POOLED_WIRE_BUFFERS: usize = 16;
 /// Largest piece of a body that is read, searched and written in one go: four TLS records, as much as rustls takes at
 /// once. It fits a buffer of `WIRE_BUFFER_BYTES`.
 pub const PIECE_BYTES: usize = 64 << 10;
-/// Such buffers that one worker thread keeps for reuse: 16 × 66 KiB = 1 MiB. More are freed.
-pub const POOLED_WIRE_BUFFERS: usize = 16;
 /// Interim (1xx) responses before a final one. At the limit: `upstream_malformed`.
 pub const MAX_INTERIM_RESPONSES: usize = 16;
 
@@ -166,6 +166,10 @@ pub const TOKEN_RENEW_BEFORE: Duration = Duration::from_secs(60);
 pub const MINTED_TOKENS_PER_CREDENTIAL: usize = 1_024;
 /// Shortest secret in bytes whose encoded pieces are scrubbed: shorter pieces would be found in ordinary text.
 pub const SCRUB_MIN_BYTES: usize = 8;
+/// Shortest form in bytes with which bodies are sifted before they are searched. With shorter ones every byte is searched.
+pub const SIEVE_MIN_FORM_BYTES: usize = 12;
+/// Shortest text in bytes that is sifted first.
+pub const SIEVE_MIN_TEXT_BYTES: usize = 256;
 
 /// Bytes of `freeboard.toml` that are read. What stands after that is not seen, and so a syntax error or missing.
 pub const CONFIG_FILE_MAX_BYTES: u64 = 1 << 20;

@@ -59,7 +59,7 @@ pub struct Origin {
 pub struct Held {
     pub draft: Draft,
     place: (Host, u16),
-    head: RequestHead,
+    head: Box<RequestHead>,
     snapshot: Arc<Snapshot>,
     _in_flight: InFlight,
 }
@@ -94,7 +94,7 @@ pub async fn exchange<B: Body, S: Sink>(
     client: &Client,
     lead: &Lead,
     started: Moment,
-    mut head: RequestHead,
+    mut head: Box<RequestHead>,
     body: &mut B,
     sink: &mut S,
 ) -> After {
@@ -103,8 +103,6 @@ pub async fn exchange<B: Body, S: Sink>(
     draft.watch(sink.left());
     draft.note(|outcome| {
         outcome.method = head.method.as_ref().into();
-        outcome.host = head.place.name.to_string().into();
-        outcome.port = head.place.port.unwrap_or(443);
         outcome.path = head.target.as_ref().map(|target| target.wire().into()).unwrap_or_default();
     });
     let result = decide_and_forward(client, lead, &snapshot, &mut draft, &mut head, body, sink).await;
@@ -132,11 +130,18 @@ async fn decide_and_forward<B: Body, S: Sink>(
     body: &mut B,
     sink: &mut S,
 ) -> Result<(After, InFlight, (Host, u16)), Stop> {
+    let place = place(lead, head);
+    draft.note(|outcome| {
+        (outcome.host, outcome.port) = match &place {
+            Ok((host, port)) => (host.as_str().into(), *port),
+            // What the guest named, where it is no place to go to.
+            Err(_) => (head.place.name.to_string().into(), head.place.port.unwrap_or(443)),
+        };
+    });
     if client.broker.draining.is_cancelled() {
         return Err(Reason::ShuttingDown.into());
     }
-    let (host, port) = place(lead, head)?;
-    draft.note(|outcome| (outcome.host, outcome.port) = (host.as_str().into(), port));
+    let (host, port) = place?;
     let asked = question(&host, port, head, None)?;
     let (allowed, mut held) = match decide::request(&client.run, snapshot, draft.started(), asked)? {
         Decided::Allowed(allowed) => (allowed, None),

@@ -4,6 +4,7 @@
 //! a valid one: 407, and the connection stays usable for another try (ATTACKS C32, H38).
 
 use std::net::TcpListener;
+use std::pin::pin;
 use std::sync::Arc;
 
 use base64::Engine;
@@ -44,24 +45,24 @@ pub(super) async fn serve(listener: TcpListener, broker: Arc<Broker>) {
 }
 
 async fn serve_connection(broker: &Arc<Broker>, socket: TcpStream) {
-    let draining = broker.draining.clone();
+    let mut draining = pin!(broker.draining.cancelled());
     let mut guest = Guest::from(Stream::from(Socket::from(socket)));
     let mut bound: Option<(Client, Admitted)> = None;
     loop {
-        let Next::Head(started, head) = next(broker, &draining, &mut guest).await else {
+        let Next::Head(started, head) = next(broker, draining.as_mut(), &mut guest).await else {
             return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
         };
         let client = match client(broker, &mut bound, &head) {
             Ok(client) => client,
             Err(stop) => {
-                let bodiless = matches!(&*head, Ok(head) if head.length == Length::None);
+                let bodiless = matches!(&head, Ok(head) if head.length == Length::None);
                 if !refuse(broker, started, &stop, &guest, bodiless).await {
                     return;
                 }
                 continue;
             }
         };
-        let served = async { proxy::serve_head(&client, started, *head, guest).await };
+        let served = async { proxy::serve_head(&client, started, head, guest).await };
         let kept = tokio::select! {
             biased;
             () = client.run.ended.cancelled() => return,
@@ -78,7 +79,7 @@ async fn serve_connection(broker: &Arc<Broker>, socket: TcpStream) {
 fn client(
     broker: &Arc<Broker>,
     bound: &mut Option<(Client, Admitted)>,
-    head: &Result<RequestHead, Stop>,
+    head: &Result<Box<RequestHead>, Stop>,
 ) -> Result<Client, Stop> {
     let head = head.as_ref().map_err(Clone::clone)?;
     let run = head.proxy_authorization.as_deref().and_then(|value| authenticate(broker, value));

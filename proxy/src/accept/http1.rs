@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use freeboard_policy::Reason;
 use tokio::time::{Instant, timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::WaitForCancellationFuture as Draining;
 
 use crate::broker::{Broker, Moment};
 use crate::error::Stop;
@@ -38,7 +38,7 @@ impl From<Stream> for Guest {
 #[derive(Debug)]
 pub enum Next {
     /// A head, or why it cannot be read, and when its first byte was there.
-    Head(Moment, Box<Result<RequestHead, Stop>>),
+    Head(Moment, Result<Box<RequestHead>, Stop>),
     /// The guest closed, or nothing came for long, or the broker drains.
     Nothing,
 }
@@ -46,12 +46,12 @@ pub enum Next {
 /// Serves every request of a connection whose run and place are known. Returns when the connection is done.
 /// Dropping it cuts the connection; a request in flight is recorded as cut.
 pub async fn serve(client: &Client, lead: &Lead, mut guest: Guest) {
-    let draining = client.broker.draining.clone();
+    let mut draining = pin!(client.broker.draining.cancelled());
     loop {
-        let Next::Head(started, head) = next(&client.broker, &draining, &mut guest).await else {
+        let Next::Head(started, head) = next(&client.broker, draining.as_mut(), &mut guest).await else {
             return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
         };
-        if !serve_one(client, lead, started, *head, &mut guest).await {
+        if !serve_one(client, lead, started, head, &mut guest).await {
             return;
         }
     }
@@ -62,7 +62,7 @@ pub async fn serve_one(
     client: &Client,
     lead: &Lead,
     started: Moment,
-    head: Result<RequestHead, Stop>,
+    head: Result<Box<RequestHead>, Stop>,
     guest: &mut Guest,
 ) -> bool {
     // Boxed so that an idle connection does not carry the state of a whole exchange.
@@ -82,7 +82,7 @@ async fn serve_head(
     client: &Client,
     lead: &Lead,
     started: Moment,
-    head: RequestHead,
+    head: Box<RequestHead>,
     guest: &mut Guest,
 ) -> bool {
     let Guest { stream, input } = guest;
@@ -140,16 +140,16 @@ async fn serve_websocket(client: &Client, guest: &mut Guest, mut switched: Switc
     }
 }
 
-/// Waits for the next head. Nothing is held while the connection is idle.
-pub async fn next(broker: &Broker, draining: &CancellationToken, guest: &mut Guest) -> Next {
+/// Waits for the next head. Nothing is held while the connection is idle. `draining` is registered once per connection,
+/// not once per request.
+pub async fn next(broker: &Broker, mut draining: Pin<&mut Draining<'_>>, guest: &mut Guest) -> Next {
     let Guest { stream, input } = guest;
     if input.is_empty() {
         let patience = Patience::For(limits::CLIENT_IDLE_TIMEOUT);
         let mut fill = pin!(input.fill(stream, limits::MAX_HEAD_BYTES, patience));
-        let mut drained = pin!(draining.cancelled());
         let waited = poll_fn(|cx| match fill.as_mut().poll(cx) {
             Poll::Ready(read) => Poll::Ready(Some(read)),
-            Poll::Pending => drained.as_mut().poll(cx).map(|()| None),
+            Poll::Pending => draining.as_mut().poll(cx).map(|()| None),
         });
         match waited.await {
             Some(Ok(count)) if count > 0 => {}
@@ -158,16 +158,17 @@ pub async fn next(broker: &Broker, draining: &CancellationToken, guest: &mut Gue
     }
     let started = broker.clock.now();
     let deadline = Instant::from_std(started.instant) + limits::HEAD_TIMEOUT;
-    Next::Head(started, Box::new(read_head(stream, input, deadline).await))
+    Next::Head(started, read_head(stream, input, deadline).await)
 }
 
-async fn read_head(stream: &Stream, input: &mut Input, deadline: Instant) -> Result<RequestHead, Stop> {
+async fn read_head(stream: &Stream, input: &mut Input, deadline: Instant) -> Result<Box<RequestHead>, Stop> {
     let mut scanned = 0;
     loop {
         if let Some(end) = head::find_end(input.bytes(), &mut scanned).map_err(Stop::malformed)? {
             let parsed = head::request(input.bytes().get(..end).unwrap_or_default());
             input.consume(end);
-            return parsed;
+            // Boxed: it is handed from future to future, each of which would carry a copy.
+            return parsed.map(Box::new);
         }
         match input.fill(stream, limits::MAX_HEAD_BYTES, Patience::Until(deadline)).await {
             Ok(0) => return Err(Stop::new(Reason::ClientClosed, "closed inside the request head")),

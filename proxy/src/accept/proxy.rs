@@ -1,5 +1,7 @@
 //! Connections of programs that were told to use a proxy: CONNECT, and `https` targets in absolute form.
 
+use std::pin::pin;
+
 use freeboard_policy::Reason;
 
 use super::http1::{Guest, Next, ResponseSink, next, serve_one};
@@ -17,12 +19,12 @@ use crate::respond::Sink;
 
 /// Serves a connection whose run is known: the proxy door inside a gate, a stream of a run's worker.
 pub(crate) async fn serve_connection(client: &Client, mut guest: Guest) {
-    let draining = client.broker.draining.clone();
+    let mut draining = pin!(client.broker.draining.cancelled());
     loop {
-        let Next::Head(started, head) = next(&client.broker, &draining, &mut guest).await else {
+        let Next::Head(started, head) = next(&client.broker, draining.as_mut(), &mut guest).await else {
             return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
         };
-        match serve_head(client, started, *head, guest).await {
+        match serve_head(client, started, head, guest).await {
             Some(kept) => guest = kept,
             None => return,
         }
@@ -33,11 +35,12 @@ pub(crate) async fn serve_connection(client: &Client, mut guest: Guest) {
 pub(super) async fn serve_head(
     client: &Client,
     started: Moment,
-    head: Result<RequestHead, Stop>,
+    head: Result<Box<RequestHead>, Stop>,
     mut guest: Guest,
 ) -> Option<Guest> {
-    let place = match &head {
-        Ok(RequestHead { form: Form::Authority(place), .. }) if client.door != "streams" => place.clone(),
+    let form = head.as_ref().ok().map(|head| &head.form);
+    let place = match form {
+        Some(Form::Authority(place)) if client.door != "streams" => place.clone(),
         _ => return serve_one(client, &Lead::Proxy, started, head, &mut guest).await.then_some(guest),
     };
     let wanted = wanted(client, place);

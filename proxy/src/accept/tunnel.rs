@@ -57,7 +57,7 @@ async fn open(
     wanted: &Wanted,
     socket: Socket,
     started: Moment,
-) -> Result<(Origin, TlsStream<Socket>), Stop> {
+) -> Result<(Origin, Box<TlsStream<Socket>>), Stop> {
     let hello = Hello::read(socket).await?;
     let decided = decide(client, wanted, &hello, started);
     let authority = &client.broker.authority;

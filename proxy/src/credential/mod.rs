@@ -6,6 +6,7 @@
 mod jwt;
 mod scrub;
 mod secret;
+mod sieve;
 mod source;
 mod store;
 

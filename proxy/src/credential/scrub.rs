@@ -12,7 +12,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::limits::SCRUB_MIN_BYTES;
+use super::sieve::Sieve;
+use crate::limits::{SCRUB_MIN_BYTES, SIEVE_MIN_TEXT_BYTES};
 
 /// Everything but RFC 3986 2.3's unreserved characters.
 pub(super) const UNRESERVED: &AsciiSet =
@@ -22,6 +23,7 @@ pub(super) const UNRESERVED: &AsciiSet =
 pub struct Scrubber {
     forms: Vec<zeroize::Zeroizing<Vec<u8>>>,
     matcher: Option<AhoCorasick>,
+    sieve: Option<Sieve>,
     longest: usize,
     /// Which bytes begin a form: most suffixes of a body are dismissed by one look.
     begins: Box<[bool; 256]>,
@@ -38,6 +40,7 @@ impl Scrubber {
         let forms: Vec<_> = forms.into_iter().map(zeroize::Zeroizing::new).collect();
         let patterns = forms.iter().map(|form| form.as_slice());
         let matcher = AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(patterns);
+        let sieve = Sieve::new(forms.iter().map(|form| form.as_slice()));
         let longest = forms.iter().map(|form| form.len()).max().unwrap_or(0);
         let mut begins = Box::new([false; 256]);
         for first in forms.iter().filter_map(|form| form.first()) {
@@ -47,7 +50,7 @@ impl Scrubber {
         }
         // Without a matcher (too many patterns to build one, which a secret's size limit excludes) every byte would
         // be masked, see `mask`: closed, not open.
-        Self { forms, matcher: matcher.ok(), longest, begins }
+        Self { forms, matcher: matcher.ok(), sieve, longest, begins }
     }
 
     /// A credential whose secret never comes near a response.
@@ -61,6 +64,9 @@ impl Scrubber {
             bytes.fill(b'*');
             return true;
         };
+        if !self.contains(bytes) {
+            return false;
+        }
         let mut from = 0;
         let mut found = false;
         while let Some(place) = bytes.get(from..).and_then(|rest| matcher.find(rest)) {
@@ -76,7 +82,14 @@ impl Scrubber {
 
     /// True when `bytes` holds a form.
     pub fn contains(&self, bytes: &[u8]) -> bool {
-        self.matcher.as_ref().is_none_or(|matcher| matcher.is_match(bytes))
+        let Some(matcher) = &self.matcher else { return true };
+        match &self.sieve {
+            // A short text is searched as fast as it is sifted.
+            Some(sieve) if bytes.len() > SIEVE_MIN_TEXT_BYTES => {
+                sieve.suspects(bytes).any(|part| matcher.is_match(part))
+            }
+            _ => matcher.is_match(bytes),
+        }
     }
 
     /// Masks `bytes` and says how many of its last bytes could be the beginning of a form: keep them back and put them

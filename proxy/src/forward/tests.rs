@@ -113,6 +113,36 @@ async fn h22_passes_each_event_at_once_to_http2() {
     lab.wait_for_records("client_closed", 1).await;
 }
 
+/// B36: an upstream that ends its body by closing, in order or not, after more than one piece of it.
+#[tokio::test]
+async fn b36_a_large_body_that_is_cut_does_not_pass_for_whole() {
+    for (in_order, host) in [(true, "api.test"), (false, "api.test"), (true, "pub.test"), (false, "pub.test")]
+    {
+        let body = 300_000;
+        let lab = lab_with(&["http/1.1"], move |mut stream, _| {
+            Box::pin(async move {
+                let Some(_) = read_request(&mut stream, &mut Vec::new()).await else { return };
+                stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.unwrap();
+                stream.write_all(&vec![b'.'; body]).await.unwrap();
+                stream.flush().await.unwrap();
+                if in_order {
+                    stream.shutdown().await.unwrap();
+                }
+            })
+        })
+        .await;
+        let mut guest = guest(&lab, host);
+        let request = format!("GET /echo/all HTTP/1.1\r\nHost: {host}:{}\r\n\r\n", lab.port);
+        guest.write_all(request.as_bytes()).await.unwrap();
+        guest.shutdown().await.unwrap();
+        let mut bytes = Vec::new();
+        timeout(PATIENCE, guest.read_to_end(&mut bytes)).await.unwrap().unwrap();
+        assert_eq!(bytes.ends_with(b"\r\n0\r\n\r\n"), in_order, "{host}");
+        let dots = bytes.iter().filter(|byte| **byte == b'.').count();
+        assert!(if in_order { dots == body } else { dots <= body }, "{host}: {dots} of {body}");
+    }
+}
+
 /// A websocket server: answers each frame with an unmasked one that repeats its payload and the credential it was
 /// given, and a close frame with the same code.
 async fn websocket_lab() -> Lab {

@@ -36,9 +36,9 @@ enum Transport {
     Upstream(Box<client::TlsStream<ReadAhead<TcpStream>>>),
 }
 
-impl From<server::TlsStream<Socket>> for Stream {
-    fn from(stream: server::TlsStream<Socket>) -> Self {
-        Transport::Guest(Box::new(stream)).into()
+impl From<Box<server::TlsStream<Socket>>> for Stream {
+    fn from(stream: Box<server::TlsStream<Socket>>) -> Self {
+        Transport::Guest(stream).into()
     }
 }
 

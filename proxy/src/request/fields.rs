@@ -1,6 +1,4 @@
-//! Header fields in the order and spelling in which they came, in two allocations.
-
-use smallvec::SmallVec;
+//! Header fields in the order and spelling in which they came, in memory that is taken at once.
 
 use super::name::{Role, role};
 
@@ -9,8 +7,12 @@ use super::name::{Role, role};
 pub struct Fields {
     names: String,
     values: Vec<u8>,
-    entries: SmallVec<[Entry; 16]>,
+    /// Not inline: heads are handed from stage to stage, and each move would copy them.
+    entries: Vec<Entry>,
 }
+
+/// Fields that a head has as a rule; more make the list grow.
+const USUAL_FIELDS: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -34,7 +36,7 @@ impl Fields {
         Self {
             names: String::with_capacity(head_bytes / 2),
             values: Vec::with_capacity(head_bytes),
-            entries: SmallVec::new(),
+            entries: Vec::with_capacity(USUAL_FIELDS),
         }
     }
 

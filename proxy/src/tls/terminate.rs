@@ -55,15 +55,16 @@ impl Hello {
         Ok(Self { start, deadline, server_name })
     }
 
-    /// Ends TLS with this configuration.
+    /// Ends TLS with this configuration. Boxed: it weighs more than all else that an idle connection holds beside the
+    /// buffers of rustls, and every future that it passes would carry its size.
     ///
     /// # Errors
     /// `tls_refused`, for example when the guest does not trust our CA; `client_timeout`, `client_closed`.
-    pub async fn complete(self, config: Arc<ServerConfig>) -> Result<TlsStream<Socket>, Stop> {
+    pub async fn complete(self, config: Arc<ServerConfig>) -> Result<Box<TlsStream<Socket>>, Stop> {
         match timeout_at(self.deadline, self.start.into_stream(config)).await {
             Err(_) => Err(Stop::new(Reason::ClientTimeout, "the TLS handshake did not end in time")),
             Ok(Err(error)) => Err(stop(&error)),
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
         }
     }
 

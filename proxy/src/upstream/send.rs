@@ -145,7 +145,6 @@ pub fn check_query(query: Option<&str>, parameter: &str) -> Result<(), Stop> {
 
 /// What reading a response head came to.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "moved once and taken apart at once")]
 pub enum ReadHead {
     Head(AnswerHead),
     /// The peer closed without a byte: on a reused connection the request was most likely never seen.

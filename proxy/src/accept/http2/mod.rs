@@ -153,7 +153,7 @@ async fn one(
     let left = Arc::new(AtomicBool::new(false));
     let mut sink = StreamSink::new(&respond, &parts, Arc::clone(&allowance), Arc::clone(&left));
     let head = match head(&parts, &stream) {
-        Ok(head) => head,
+        Ok(head) => Box::new(head),
         Err(stop) => {
             refuse_unread(&client, &lead, Version::Http2, started, &stop, &mut sink).await;
             return End::Answered;
