@@ -23,6 +23,7 @@ mod draft;
 mod evaluate;
 pub mod explain;
 mod host;
+pub mod import;
 pub mod limits;
 mod model;
 mod origin;

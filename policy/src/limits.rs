@@ -76,3 +76,22 @@ pub const GIT_COMMANDS_MAX: usize = 1024;
 
 /// pkt-lines of one fetch: wants and haves. More are refused with `inspection_too_complex`.
 pub const GIT_LINES_MAX: usize = 262_144;
+
+/// Bytes of a description to import. The largest published OpenAPI descriptions have 40 MiB. Larger ones are an error.
+pub const IMPORT_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// Values in an imported YAML document, aliases counted as what they stand for. More are an error.
+pub const IMPORT_NODES_MAX: usize = 4_000_000;
+
+/// Nesting of an imported document, the same as of JSON in this program. Deeper ones are an error.
+pub const IMPORT_DEPTH_MAX: usize = 128;
+
+/// References (`$ref`) that follow each other in a description, and schemas inside each other that are looked at. What lies
+/// deeper counts as any value.
+pub const IMPORT_REFERENCES_MAX: usize = 32;
+
+/// Operations of one description. More are an error: choose some with the filters of a smaller description.
+pub const IMPORT_OPERATIONS_MAX: usize = 20_000;
+
+/// Bytes of a HAR file to import: a day of a browser with the bodies of its answers. Larger ones are an error.
+pub const IMPORT_HAR_MAX_BYTES: usize = 256 * 1024 * 1024;

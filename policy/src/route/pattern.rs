@@ -62,7 +62,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.word() == word)
     }
 
-    const fn expression(self) -> &'static str {
+    pub(crate) const fn expression(self) -> &'static str {
         match self {
             Self::Int => "[0-9]{1,20}",
             Self::Uuid => "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}",

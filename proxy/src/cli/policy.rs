@@ -1,5 +1,7 @@
 //! `freeboard policy`: check, explain, test and describe policy files. Reads files, never a running broker.
 
+mod import;
+
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -50,6 +52,9 @@ enum Verb {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
+    /// Write a policy from another description of an API
+    #[command(subcommand)]
+    Import(import::Import),
     /// Print the JSON Schema of policy files, for editors
     Schema {
         /// Of files of cases (*.test.toml) instead
@@ -115,6 +120,7 @@ impl PolicyCommand {
             Verb::Check { folder, format, deny_warnings } => check(&folder, format, deny_warnings),
             Verb::Explain(explain) => explain.run(),
             Verb::Test { folder, format } => test(&folder, format),
+            Verb::Import(import) => import.run(),
             Verb::Schema { cases: false } => terminal::print(&schema::policy_file()),
             Verb::Schema { cases: true } => terminal::print(&schema::cases_file()),
         };
