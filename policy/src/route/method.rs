@@ -142,16 +142,19 @@ impl Methods {
         self.every
     }
 
+    /// The methods by name, without the HEAD that every GET includes.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        let implied = self.common & GET != 0;
+        let common = COMMON.iter().enumerate().filter(|(at, _)| self.common & (1 << at) != 0);
+        let common = common.map(|(_, name)| *name).filter(move |name| !(implied && *name == "HEAD"));
+        common.chain(self.others.iter().map(|other| &**other))
+    }
+
     pub(crate) fn canonical(&self) -> String {
         if self.every {
             return "*".to_owned();
         }
-        let implied = self.common & GET != 0;
-        let common = COMMON.iter().enumerate().filter(|(at, _)| self.common & (1 << at) != 0);
-        let mut names: Vec<&str> =
-            common.map(|(_, name)| *name).filter(|name| !(implied && *name == "HEAD")).collect();
-        names.extend(self.others.iter().map(|other| &**other));
-        names.join("|")
+        self.names().collect::<Vec<_>>().join("|")
     }
 }
 

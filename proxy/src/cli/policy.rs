@@ -1,5 +1,6 @@
 //! `freeboard policy`: check, explain, test and describe policy files. Reads files, never a running broker.
 
+mod export;
 mod import;
 
 use std::io::Read as _;
@@ -55,6 +56,9 @@ enum Verb {
     /// Write a policy from another description of an API
     #[command(subcommand)]
     Import(import::Import),
+    /// Write what a grant allows in the words of those who use it
+    #[command(subcommand)]
+    Export(export::Export),
     /// Print the JSON Schema of policy files, for editors
     Schema {
         /// Of files of cases (*.test.toml) instead
@@ -121,6 +125,7 @@ impl PolicyCommand {
             Verb::Explain(explain) => explain.run(),
             Verb::Test { folder, format } => test(&folder, format),
             Verb::Import(import) => import.run(),
+            Verb::Export(export) => export.run(),
             Verb::Schema { cases: false } => terminal::print(&schema::policy_file()),
             Verb::Schema { cases: true } => terminal::print(&schema::cases_file()),
         };
