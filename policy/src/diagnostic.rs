@@ -52,6 +52,7 @@ pub struct Related {
 /// One problem of a policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
+    #[serde(flatten, serialize_with = "id_and_words")]
     pub code: Code,
     pub severity: Severity,
     pub message: String,
@@ -97,7 +98,7 @@ impl Diagnostic {
             Severity::Warning => "warning",
         };
         let gutter = self.gutter_width();
-        line(&mut out, format_args!("{severity}[{}]: {}", self.code.code(), self.message));
+        line(&mut out, format_args!("{severity}[{}]: {}", self.code.id(), self.message));
         if let Some(place) = &self.place {
             render_place(&mut out, gutter, place);
         }
@@ -151,6 +152,15 @@ fn line(out: &mut String, arguments: std::fmt::Arguments<'_>) {
     out.push('\n');
 }
 
+/// A code in JSON: `code` is the id that has a page, `name` says it in words.
+fn id_and_words<S: serde::Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap as _;
+    let mut map = serializer.serialize_map(Some(2))?;
+    map.serialize_entry("code", &code.id())?;
+    map.serialize_entry("name", code.code())?;
+    map.end()
+}
+
 macro_rules! codes {
     ($($(#[doc = $doc:literal])* $variant:ident => $code:literal;)*) => {
         /// Every problem that a policy can have. The code is stable; the doc text is the reference text.
@@ -159,7 +169,7 @@ macro_rules! codes {
 
         impl Code {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
-            /// The stable code, for example `policy::unknown-field`.
+            /// The code in words, for example `policy::unknown-field`.
             pub const fn code(self) -> &'static str { match self { $(Self::$variant => $code,)* } }
             /// What it means, for the reference.
             pub const fn meaning(self) -> &'static str { match self { $(Self::$variant => concat!($($doc),*),)* } }
@@ -250,6 +260,13 @@ codes! {
     BadCase => "policy::bad-case";
     /// Every path of an API with a credential.
     WideRule => "policy::wide-rule";
+}
+
+impl Code {
+    /// The stable id, for example `freeboard::policy::E0106`: the number of its page.
+    pub fn id(self) -> String {
+        crate::pages::Page::of(self).map_or_else(|| self.code().to_owned(), crate::pages::Page::id)
+    }
 }
 
 impl std::fmt::Display for Code {

@@ -59,11 +59,11 @@ fn g15_check_ends_with_1_for_problems_and_shows_every_one_on_stderr() {
     assert_eq!(text(&output.stdout), "");
     let shown = text(&output.stderr);
     for wanted in [
-        "policy::unknown-field",
+        "freeboard::policy::E0106",
         "did you mean `callers`?",
-        "policy::missing-field",
-        "policy::bad-origin",
-        "policy::empty",
+        "freeboard::policy::E0107",
+        "freeboard::policy::E0301",
+        "freeboard::policy::E0101",
         "4 errors",
     ] {
         assert!(shown.contains(wanted), "{wanted}:\n{shown}");
@@ -74,6 +74,10 @@ fn g15_check_ends_with_1_for_problems_and_shows_every_one_on_stderr() {
     assert_eq!(report.get("ok"), Some(&serde_json::Value::Bool(false)));
     assert_eq!(report.pointer("/problems").and_then(|p| p.as_array()).map(Vec::len), Some(4));
     assert!(report.pointer("/problems/0/place/line").is_some());
+    let codes =
+        report["problems"].as_array().unwrap().iter().map(|problem| (&problem["code"], &problem["name"]));
+    let codes: Vec<_> = codes.map(|(code, name)| (code.as_str().unwrap(), name.as_str().unwrap())).collect();
+    assert!(codes.contains(&("freeboard::policy::E0106", "policy::unknown-field")), "{codes:?}");
 }
 
 #[test]
@@ -153,7 +157,7 @@ fn test_runs_the_cases_and_shows_what_differs() {
     let typo = folder(&[("a.toml", GOOD), ("a.test.toml", &good.replace("expect", "expects"))]);
     let output = freeboard(typo.path(), &["test", "."]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("policy::bad-case"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("freeboard::policy::E0601"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `freeboard policy import` as people run it: what comes out passes `policy check` and decides as the description says.
+//! `freeboard policy import`, `export` and `explain-code` as people run them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -113,4 +113,32 @@ fn logs_and_grants_files_are_imported_too() {
             Some(0)
         );
     }
+}
+
+#[test]
+fn a_grant_is_exported_as_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = "[api.a]\norigins = [\"https://a.test\"]\n[grant.g]\ncallers = [\"x\"]\n[[grant.g.allow]]\napi = \"a\"\nroutes = [\"GET /items/{int}\"]\n";
+    std::fs::write(folder.path().join("p.toml"), policy).unwrap();
+    let output = freeboard(folder.path(), &["export", "tools", ".", "--grant", "g"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let tools: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(tools["tools"][0]["inputSchema"]["properties"]["items_id"]["type"], "integer");
+    let output = freeboard(folder.path(), &["export", "tools", ".", "--grant", "h"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("grants are g"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn every_code_is_explained_and_a_misspelt_one_is_met_with_the_one_that_was_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    for code in ["E0106", "freeboard::policy::E0106", "unknown-field"] {
+        let output = freeboard(folder.path(), &["explain-code", code]);
+        assert_eq!(output.status.code(), Some(0));
+        let shown = text(&output.stdout);
+        assert!(shown.starts_with("# E0106: unknown-field") && shown.contains("How to mend it"), "{shown}");
+    }
+    let output = freeboard(folder.path(), &["explain-code", "E016"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("did you mean `E0"), "{}", text(&output.stderr));
 }

@@ -6,6 +6,7 @@
 mod audit;
 mod commands;
 mod config;
+mod diagnostics;
 mod exits;
 mod limits;
 mod policy;
@@ -17,13 +18,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// A generated page: its name and its text.
-type Page = (&'static str, String);
+type Page = (String, String);
 
 /// First line of each page.
 const NOTICE: &str = "<!-- Generated from the code: cargo run -p freeboard-docs-gen -- write -->";
 
 fn pages() -> Vec<Page> {
-    vec![
+    let single = [
         ("audit.md", audit::page()),
         ("audit.schema.json", audit::schema_file()),
         ("cli.md", commands::page()),
@@ -32,10 +33,9 @@ fn pages() -> Vec<Page> {
         ("limits.md", limits::page()),
         ("policy.md", policy::page()),
         ("reasons.md", reasons::page()),
-    ]
-    .into_iter()
-    .map(|(name, text)| (name, tidy(text)))
-    .collect()
+    ];
+    let single = single.into_iter().map(|(name, text)| (name.to_owned(), text));
+    single.chain(diagnostics::pages()).map(|(name, text)| (name, tidy(text))).collect()
 }
 
 /// Without two empty lines in a row, as where an item has no description.
@@ -61,7 +61,8 @@ fn main() -> ExitCode {
 fn write(folder: &Path) -> ExitCode {
     for (name, text) in pages() {
         let path = folder.join(name);
-        if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)) {
+        let parent = path.parent().unwrap_or(folder);
+        if let Err(error) = std::fs::create_dir_all(parent).and_then(|()| std::fs::write(&path, text)) {
             eprintln!("error: cannot write `{}`: {error}", path.display());
             return ExitCode::FAILURE;
         }

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand, ValueEnum};
 use freeboard_policy::explain::{Request, Verdict};
 use freeboard_policy::limits::INSPECT_BYTES_MAX;
+use freeboard_policy::pages::Page;
 use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, cases, render_all, schema};
 use serde_json::json;
 
@@ -59,6 +60,12 @@ enum Verb {
     /// Write what a grant allows in the words of those who use it
     #[command(subcommand)]
     Export(export::Export),
+    /// Say what a problem means, with an example and how to mend it
+    ExplainCode {
+        /// The code of a problem, for example `E0106`
+        #[arg(value_name = "CODE")]
+        code: String,
+    },
     /// Print the JSON Schema of policy files, for editors
     Schema {
         /// Of files of cases (*.test.toml) instead
@@ -124,6 +131,7 @@ impl PolicyCommand {
             Verb::Check { folder, format, deny_warnings } => check(&folder, format, deny_warnings),
             Verb::Explain(explain) => explain.run(),
             Verb::Test { folder, format } => test(&folder, format),
+            Verb::ExplainCode { code } => explain_code(&code),
             Verb::Import(import) => import.run(),
             Verb::Export(export) => export.run(),
             Verb::Schema { cases: false } => terminal::print(&schema::policy_file()),
@@ -208,6 +216,22 @@ fn check(path: &Path, format: Format, deny_warnings: bool) -> Exit {
         }
     };
     if failed && printed == Exit::Success { Exit::Problems } else { printed }
+}
+
+fn explain_code(code: &str) -> Exit {
+    match Page::find(code) {
+        Ok(page) => terminal::print(&page.render()),
+        Err(meant) => {
+            eprintln!("error: no problem has the code `{}`", code.escape_debug());
+            match meant {
+                Some(near) => exit::hint(&format!("did you mean `{near}`?")),
+                None => exit::hint(
+                    "codes stand in brackets before each problem, for example `error[freeboard::policy::E0106]`",
+                ),
+            }
+            Exit::Usage
+        }
+    }
 }
 
 impl Explain {
