@@ -114,14 +114,18 @@ impl Regex {
         const PAIRS_MAX: usize = 20_000;
         let mut seen = std::collections::HashSet::from([(self.start, other.start)]);
         let mut open = vec![(self.start, other.start)];
+        // One byte of each class stands for all of it; with all 256 a policy of many expressions takes seconds to check.
+        let classes = |byte: u8| (self.class(byte), other.class(byte));
+        let mut bytes: Vec<u8> = (0..=u8::MAX).collect();
+        bytes.dedup_by_key(|byte| classes(*byte));
         while let Some((left, right)) = open.pop() {
             // The empty text is no segment and no value that a pattern is asked about.
             if (left, right) != (self.start, other.start) && wanted(self.accepts(left), other.accepts(right))
             {
                 return Some(true);
             }
-            for byte in 0..=u8::MAX {
-                let next = (self.dfa.next_state(left, byte), other.dfa.next_state(right, byte));
+            for byte in &bytes {
+                let next = (self.dfa.next_state(left, *byte), other.dfa.next_state(right, *byte));
                 if seen.insert(next) {
                     open.push(next);
                 }
