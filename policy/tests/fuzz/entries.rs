@@ -53,6 +53,8 @@ pub fn decide(data: &[u8]) {
             tier: None,
             method,
             url: &url,
+            headers: &Vec::new(),
+            body: None,
             websocket: false,
             now_unix: 0,
         });
