@@ -11,6 +11,7 @@ use freeboard_policy::explain::{Request, Verdict};
 use freeboard_policy::export::Format;
 use freeboard_policy::{Policy, SourceFile, render_all};
 use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value};
 
@@ -147,7 +148,7 @@ proptest! {
             prop_assert!(!url.contains(['{', '}']), "{url}");
             let method = tool["_meta"]["freeboard/method"].as_str().unwrap();
             let explanation = policy.explain(&Request {
-                caller: Some("bot"), grants: None, tier: None, method, url: &url, websocket: false, now_unix: 0,
+                caller: Some("bot"), grants: None, tier: None, method, url: &url, headers: &Vec::new(), body: None, websocket: false, now_unix: 0,
             });
             prop_assert_eq!(explanation.verdict, Verdict::Allow, "{} {}\n{}", method, url, explanation.render());
         }

@@ -5,7 +5,7 @@ use freeboard_policy::import::{Naming, Writes, har as log, openapi as descriptio
 use freeboard_policy::{Policy, SourceFile, Target};
 
 /// A policy file.
-pub fn policy(data: &[u8]) {
+pub(crate) fn policy(data: &[u8]) {
     let Ok(file) = SourceFile::decode("fuzz.toml", data) else { return };
     match Policy::load(std::slice::from_ref(&file)) {
         Ok(loaded) => {
@@ -26,14 +26,14 @@ pub fn policy(data: &[u8]) {
 }
 
 /// A request target.
-pub fn target(data: &[u8]) {
+pub(crate) fn target(data: &[u8]) {
     let Ok(once) = Target::parse(data) else { return };
     let twice = Target::parse(once.wire().as_bytes());
     assert_eq!(twice.as_ref(), Ok(&once), "the canonical form is its own canonical form");
 }
 
 /// A route line, a method and a target.
-pub fn decide(data: &[u8]) {
+pub(crate) fn decide(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Some((line, request)) = text.split_once('\n') else { return };
     let (method, target) = request.split_once(' ').unwrap_or(("GET", request));
@@ -78,7 +78,7 @@ fn naming() -> Naming {
 }
 
 /// An OpenAPI description.
-pub fn openapi(data: &[u8]) {
+pub(crate) fn openapi(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let options = description::Options {
         naming: naming(),
@@ -92,7 +92,7 @@ pub fn openapi(data: &[u8]) {
 }
 
 /// The log of a browser.
-pub fn har(data: &[u8]) {
+pub(crate) fn har(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let options = log::Options { naming: naming(), writes: Writes::Include, ..log::Options::default() };
     if let Ok(imported) = log::import(text, &options) {

@@ -48,6 +48,8 @@ pub(crate) fn ask(policy: &Policy, method: &str, url: &str) -> Explanation {
         tier: None,
         method,
         url,
+        headers: &Vec::new(),
+        body: None,
         websocket: false,
         now_unix: 0,
     })
