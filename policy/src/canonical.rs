@@ -16,21 +16,31 @@ use crate::model::{CredentialView, SecretReference};
 pub(crate) fn form(draft: &Draft) -> String {
     let credentials =
         draft.credentials.iter().map(|found| (found.name.value.to_string(), credential(&found.view)));
-    let apis = draft.apis.iter().map(|api| {
-        let mut origins: Vec<String> = api.origins.iter().map(|origin| origin.value.url()).collect();
-        origins.sort_unstable();
-        let view = &api.view;
-        let value = json!({
-            "origins": origins,
-            "credential": view.credential,
-            "ca_file": view.ca_file,
-            "pin_sha256": sorted(&view.pin_sha256),
-            "addresses": view.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "alias": view.alias,
-            "hidden": view.hidden,
+    let apis =
+        draft.apis.iter().map(|api| {
+            let mut origins: Vec<String> = api.origins.iter().map(|origin| origin.value.url()).collect();
+            origins.sort_unstable();
+            let view = &api.view;
+            let value = json!({
+                "origins": origins,
+                "credential": view.credential,
+                "ca_file": view.ca_file,
+                "pin_sha256": sorted(&view.pin_sha256),
+                "addresses": view.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "alias": view.alias,
+                "hidden": view.hidden,
+            });
+            let mut value = value;
+            if let Value::Object(form) = &mut value {
+                // Left out where there is nothing, so that a plain policy keeps its digest.
+                form.extend(view.per_minute.map(|number| ("per_minute".to_owned(), json!(number))));
+                let check = view.health_check.as_ref();
+                form.extend(check.map(|check| {
+                    ("health_check".to_owned(), json!(format!("{} {}", check.method, check.path)))
+                }));
+            }
+            (api.name.value.to_string(), value)
         });
-        (api.name.value.to_string(), value)
-    });
     let grants = draft.grants.iter().map(|found| (found.name.value.to_string(), grant(found)));
     let whole = json!({
         "format": "freeboard-policy/1",
@@ -100,7 +110,7 @@ fn grant(grant: &DraftGrant) -> Value {
         });
         one.collect()
     };
-    json!({
+    let mut form = json!({
         "callers": grant.callers,
         "floor": view.floor,
         "ttl_seconds": view.ttl_seconds,
@@ -112,5 +122,15 @@ fn grant(grant: &DraftGrant) -> Value {
         "response_bytes": view.response_bytes,
         "allow": rules(Effect::Allow),
         "deny": rules(Effect::Deny),
-    })
+    });
+    if let Value::Object(form) = &mut form {
+        form.extend(view.not_before_unix.map(|start| ("not_before_unix".to_owned(), json!(start))));
+        form.extend(view.caller_per_minute.map(|number| ("caller_per_minute".to_owned(), json!(number))));
+        if !view.schedule.is_empty() {
+            let mut windows: Vec<String> = view.schedule.iter().map(ToString::to_string).collect();
+            windows.sort_unstable();
+            form.insert("schedule".to_owned(), json!(windows));
+        }
+    }
+    form
 }

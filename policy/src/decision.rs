@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::condition::Terms;
 use crate::condition::grpc::{BodyMeter, GrpcMessages};
 use crate::condition::pending::PendingBody;
+use crate::model::Approval;
 
 /// A rule by its place: `GRANT.allow[0].routes[2]`. Stable for one policy digest.
 #[derive(
@@ -65,6 +66,10 @@ impl Permit {
         let max_bytes = terms.body.git.as_ref().and_then(|git| git.max_pack_bytes);
         let bounds = message.is_some() || max_bytes.is_some();
         bounds.then(|| BodyMeter { messages: message.map(GrpcMessages::new), max_bytes, passed: 0 })
+    }
+    /// A person must approve the request before it goes on.
+    pub fn approval(&self) -> Option<&Approval> {
+        self.terms.as_ref().and_then(|terms| terms.approve.as_ref())
     }
     /// What an answer must be to pass, where the rule says so.
     pub fn answer_terms(&self) -> Option<AnswerTerms> {
@@ -191,6 +196,16 @@ reasons! {
     PlainHttp => "plain_http", Policy, 403;
     /// The grant has expired, or its time for this run is over.
     GrantExpired => "grant_expired", Policy, 403;
+    /// The grant's first day is still to come.
+    GrantNotYetValid => "grant_not_yet_valid", Policy, 403;
+    /// The grant does not work at this time of the week.
+    GrantOutsideSchedule => "grant_outside_schedule", Policy, 403;
+    /// A person said no.
+    ApprovalDenied => "approval_denied", Policy, 403;
+    /// The rule wants a person to approve, and nobody did in time.
+    ApprovalTimeout => "approval_timeout", Policy, 403;
+    /// The policy changed while the request waited for a person.
+    ApprovalWithdrawn => "approval_withdrawn", Policy, 403;
     /// The grant's floor is above the tier that this run was measured at.
     FloorNotMet => "floor_not_met", Policy, 403;
     /// The grant does not exist or is not this caller's (same words for both).

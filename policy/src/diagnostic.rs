@@ -234,6 +234,10 @@ codes! {
     BadRegex => "policy::bad-regex";
     /// A condition that cannot be read, or that no request could meet.
     BadCondition => "policy::bad-condition";
+    /// A grant that extends one which extends another.
+    BadExtends => "policy::bad-extends";
+    /// A group that no grant uses.
+    UnusedGroup => "policy::unused-group";
     /// Two rules that are the same.
     DuplicateRule => "policy::duplicate-rule";
     /// A rule that another one of the same grant covers whole.

@@ -22,6 +22,9 @@ pub(crate) struct Draft {
     pub(crate) credentials: Vec<DraftCredential>,
     pub(crate) apis: Vec<DraftApi>,
     pub(crate) grants: Vec<DraftGrant>,
+    pub(crate) groups: Vec<DraftGroup>,
+    /// `[defaults]` of each file that has it.
+    pub(crate) defaults: Vec<At<GrantDefaults>>,
     /// Names that were tried to define, also where the definition is broken: a reference to one is no second problem.
     pub(crate) broken: Vec<(Kind, String)>,
     /// Some file could not be read at all: what is missing may be defined there.
@@ -35,6 +38,7 @@ pub(crate) enum Kind {
     Credential,
     Api,
     Grant,
+    Group,
 }
 
 impl Kind {
@@ -43,6 +47,7 @@ impl Kind {
             Self::Credential => "credential",
             Self::Api => "api",
             Self::Grant => "grant",
+            Self::Group => "group",
         }
     }
 
@@ -51,6 +56,7 @@ impl Kind {
             Self::Credential => "a credential",
             Self::Api => "an API",
             Self::Grant => "a grant",
+            Self::Group => "a group of callers",
         }
     }
 }
@@ -70,10 +76,39 @@ pub(crate) struct DraftApi {
     pub(crate) view: ApiView,
 }
 
+/// `[group.NAME]`
+#[derive(Debug)]
+pub(crate) struct DraftGroup {
+    pub(crate) name: At<Arc<str>>,
+    pub(crate) callers: Vec<Arc<str>>,
+}
+
+/// What a grant can say once for others.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct GrantDefaults {
+    pub(crate) floor: Option<crate::Tier>,
+    pub(crate) ttl_seconds: Option<u64>,
+    pub(crate) budget: Budget,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Budget {
+    pub(crate) calls: Option<u64>,
+    pub(crate) per_minute: Option<u64>,
+    pub(crate) caller_per_minute: Option<u64>,
+    pub(crate) concurrent: Option<u64>,
+    pub(crate) request_bytes: Option<u64>,
+    pub(crate) response_bytes: Option<u64>,
+}
+
 #[derive(Debug)]
 pub(crate) struct DraftGrant {
     pub(crate) name: At<Arc<str>>,
     pub(crate) callers: Vec<Arc<str>>,
+    /// Groups whose callers are callers too.
+    pub(crate) groups: Vec<At<Arc<str>>>,
+    /// The grant whose rules and settings this one has too.
+    pub(crate) extends: Option<At<Arc<str>>>,
     pub(crate) view: GrantView,
     pub(crate) rules: Vec<DraftRule>,
 }
@@ -94,7 +129,7 @@ impl Effect {
 }
 
 /// One `[[grant.NAME.allow]]` or `[[grant.NAME.deny]]`.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DraftRule {
     pub(crate) effect: Effect,
     pub(crate) api: At<Arc<str>>,
@@ -104,7 +139,7 @@ pub(crate) struct DraftRule {
     pub(crate) routes: Vec<DraftRoute>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DraftRoute {
     pub(crate) id: RuleId,
     pub(crate) line: RouteLine,

@@ -162,19 +162,19 @@ impl<'p> Walk<'p, '_> {
         let site = self.compiled.sites.get(self.question.route.site).ok_or(Reason::HostNotGranted)?;
         let mut nearest = Nearest::default();
         for grant in grants(self.compiled, self.question) {
-            let expired = grant.is_expired(self.question.now_unix);
+            let closed = grant.closed(self.question.now_unix);
             for &api in &site.allowing {
                 let Some(rules) = grant.rules_of(api) else { continue };
                 let found = rules.allow.find(self.question.target.view(), |route| {
                     match self.matches(route, &mut nearest) {
-                        Check::NeedsBody if expired => nearest.expired = true,
+                        Check::NeedsBody if closed.is_some() => nearest.closed = closed,
                         Check::NeedsBody => self.open.candidates.push((grant, api, route)),
                         answer => return answer == Check::Holds,
                     }
                     false
                 });
                 match found {
-                    Some(_) if expired => nearest.expired = true,
+                    Some(_) if closed.is_some() => nearest.closed = closed,
                     Some(route) => return Ok((grant, api, route)),
                     None => {}
                 }
@@ -224,7 +224,8 @@ struct Nearest {
     /// The rule is for websocket handshakes, and this is none.
     handshake: bool,
     upgrade: bool,
-    expired: bool,
+    /// A rule matches, but its grant does not work now.
+    closed: Option<Reason>,
     /// The first condition that did not hold where everything else did.
     miss: Option<Miss>,
 }
@@ -232,14 +233,14 @@ struct Nearest {
 impl Nearest {
     fn refusal(self) -> Refusal {
         match self.miss {
-            Some(miss) if !self.expired => miss.into(),
+            Some(miss) if self.closed.is_none() => miss.into(),
             _ => self.reason().into(),
         }
     }
 
     fn reason(&self) -> Reason {
         match self {
-            Self { expired: true, .. } => Reason::GrantExpired,
+            Self { closed: Some(reason), .. } => *reason,
             Self { upgrade: true, .. } => Reason::UpgradeRefused,
             Self { handshake: true, .. } => Reason::NoRule,
             Self { method: true, .. } => Reason::QueryNotGranted,

@@ -11,8 +11,8 @@ use crate::compiled::{Compiled, Grant, Route as CompiledRoute};
 use crate::condition::{Check, Head};
 use crate::draft::Effect;
 use crate::{
-    Decision, DestinationQuestion, HeldBody, Host, HostError, Policy, Reason, Refusal, RequestQuestion,
-    RunScope, ScopeQuestion, Target, Tier,
+    Approval, Decision, DestinationQuestion, HeldBody, Host, HostError, Policy, Reason, Refusal,
+    RequestQuestion, RunScope, ScopeQuestion, Target, Tier,
 };
 
 /// One request as a person writes it.
@@ -54,6 +54,8 @@ pub struct Explanation {
     pub also: Vec<RuleView>,
     /// The allow rule that came closest, and where it parts ways.
     pub closest: Option<Closest>,
+    /// Who must approve the request, and how long it waits for that.
+    pub approval: Option<String>,
     /// What to add to the policy so that the request is allowed; as narrow as the request.
     pub would_allow: Option<String>,
 }
@@ -114,6 +116,7 @@ impl Explanation {
             because: because.into(),
             also: Vec::new(),
             closest: None,
+            approval: None,
             would_allow: None,
         }
     }
@@ -130,6 +133,9 @@ impl Explanation {
         line("because", &self.because);
         if let Some(rule) = &self.rule {
             line("rule", &rule.to_string());
+        }
+        if let Some(approval) = &self.approval {
+            line("approval", approval);
         }
         for (label, value) in [("api", &self.api), ("credential", &self.credential)] {
             if let Some(value) = value {
@@ -205,7 +211,7 @@ impl Policy {
     pub fn grants_of(&self, caller: Option<&str>, now_unix: i64) -> Vec<String> {
         let usable = self.compiled.grants.iter().filter(|grant| {
             let named = grant.callers.iter().any(|allowed| **allowed == *"*" || Some(&**allowed) == caller);
-            caller.is_some() && named && !grant.is_expired(now_unix)
+            caller.is_some() && named && grant.unavailable(now_unix).is_none()
         });
         usable.map(|grant| grant.view.name.to_string()).collect()
     }
@@ -225,6 +231,9 @@ impl Policy {
                 format!("grant `{name}` needs tier `{floor}`; the run is at `{tier}`")
             }
             Reason::GrantExpired => "a grant that the run names is past its last day".to_owned(),
+            Reason::GrantNotYetValid => {
+                "the first day of a grant that the run names is still to come".to_owned()
+            }
             _ => {
                 let caller = request
                     .caller
@@ -293,6 +302,7 @@ impl Policy {
                     grant: Some(Arc::clone(permit.grant())),
                     api: Some(Arc::clone(permit.api())),
                     credential: permit.credential().cloned(),
+                    approval: permit.approval().map(approval),
                     also: matching,
                     ..Explanation::refuse(Reason::NoRule, format!("grant `{}` allows it", permit.grant()))
                 }
@@ -342,6 +352,10 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
         Reason::QueryNotGranted => "path and method are granted, but not with this query".to_owned(),
         Reason::UpgradeRefused => "the route is granted, but not as a websocket".to_owned(),
         Reason::GrantExpired => "the grant that would allow it is past its last day".to_owned(),
+        Reason::GrantNotYetValid => {
+            "the first day of the grant that would allow it is still to come".to_owned()
+        }
+        Reason::GrantOutsideSchedule => "the grant that would allow it does not work at this time".to_owned(),
         _ => match &refusal.detail {
             Some(detail) if refusal.rule.is_some() => {
                 format!("a deny rule looks at the body, and cannot: {detail}")
@@ -361,7 +375,14 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
         explanation.closest = site.closest(question);
     }
     if !conditions
-        && !matches!(refusal.reason, Reason::DeniedByRule | Reason::MethodForbidden | Reason::GrantExpired)
+        && !matches!(
+            refusal.reason,
+            Reason::DeniedByRule
+                | Reason::MethodForbidden
+                | Reason::GrantExpired
+                | Reason::GrantNotYetValid
+                | Reason::GrantOutsideSchedule
+        )
     {
         explanation.closest = site.closest(question);
         let note = if question.websocket { "    # in a rule with `websocket = true`" } else { "" };
@@ -369,6 +390,11 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
             narrow_route(method, question.target).map(|line| format!("\"{line}\",{note}"));
     }
     explanation
+}
+
+fn approval(approval: &Approval) -> String {
+    let who = if approval.by.is_empty() { "somebody".to_owned() } else { approval.by.join(" or ") };
+    format!("held until {who} approves, at most {} s", approval.timeout_seconds)
 }
 
 /// The rules that a request to one site is decided by.

@@ -32,6 +32,7 @@ pub mod pages;
 mod question;
 mod read;
 mod route;
+mod schedule;
 pub mod schema;
 mod scope;
 mod source;
@@ -48,7 +49,10 @@ pub use condition::pending::{HeldBody, PendingBody};
 pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId};
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
-pub use model::{ApiView, CredentialView, GrantView, Loaded, Policy, SecretReference, SurfaceView};
+pub use model::{
+    ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, Policy, SecretReference, SurfaceView,
+    Window,
+};
 pub use question::{DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion};
 pub use source::SourceFile;
 pub use target::{Target, TargetError};

@@ -95,3 +95,10 @@ pub const IMPORT_OPERATIONS_MAX: usize = 20_000;
 
 /// Bytes of a HAR file to import: a day of a browser with the bodies of its answers. Larger ones are an error.
 pub const IMPORT_HAR_MAX_BYTES: usize = 256 * 1024 * 1024;
+
+/// Seconds that a request waits for a person where the rule says nothing. Long enough to be noticed, short enough for a
+/// program that waits. Then `approval_timeout`.
+pub const APPROVAL_TIMEOUT_DEFAULT_SECONDS: u64 = 600;
+
+/// The longest that a rule can let a request wait. More is a diagnostic.
+pub const APPROVAL_TIMEOUT_MAX_SECONDS: u64 = 86_400;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::compiled::Compiled;
 use crate::draft::Draft;
+pub use crate::schedule::Window;
 use crate::{Diagnostic, RunScope, Severity, SourceFile, canonical, check, read};
 
 /// A checked policy. Immutable; share it in an `Arc`.
@@ -28,6 +29,19 @@ pub struct ApiView {
     pub alias: Option<crate::Host>,
     pub hidden: bool,
     pub credential: Option<Arc<str>>,
+    /// Requests to it in any minute, of all runs together.
+    pub per_minute: Option<u64>,
+    /// A request (`GET /path`) that tells whether the API works, for the breaker.
+    pub health_check: Option<HealthCheck>,
+}
+
+/// A request without a body that an API answers with 2xx while it works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// GET or HEAD.
+    pub method: Arc<str>,
+    /// Path without a query, canonical.
+    pub path: Arc<str>,
 }
 
 /// Where a secret comes from. Policy files hold references, never secrets.
@@ -78,14 +92,29 @@ pub struct GrantView {
     pub ttl_seconds: Option<u64>,
     /// Seconds since 1970 UTC from which on the grant does not work any more (the midnight after its last day).
     pub expires_unix: Option<i64>,
+    /// Seconds since 1970 UTC before which the grant does not work yet.
+    pub not_before_unix: Option<i64>,
+    /// Times of the week in which the grant works; empty: always.
+    pub schedule: Vec<Window>,
     /// Budgets of one run under this grant; `None` = the documented default of the broker.
     pub calls: Option<u64>,
     pub per_minute: Option<u64>,
+    /// Requests in any minute of all runs of one caller under this grant.
+    pub caller_per_minute: Option<u64>,
     pub concurrent: Option<u64>,
     /// Largest request body in bytes.
     pub request_bytes: Option<u64>,
     /// Largest response body in bytes.
     pub response_bytes: Option<u64>,
+}
+
+/// A person must say yes to each request of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    /// Who may; empty: anybody whom the broker lets in.
+    pub by: Vec<Arc<str>>,
+    /// How long a request waits. Then it is refused.
+    pub timeout_seconds: u64,
 }
 
 /// A policy that may be used, and what its authors should look at.

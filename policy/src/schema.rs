@@ -34,12 +34,39 @@ pub(crate) struct PolicyFile {
     /// Version of the language. Left out: 1.
     #[schemars(range(min = 1, max = 1))]
     version: Option<u32>,
+    /// What grants that say nothing else have.
+    defaults: Option<Defaults>,
     /// Secrets and how they are attached, by name.
     credential: Option<BTreeMap<String, Credential>>,
     /// Where requests may go, by name.
     api: Option<BTreeMap<String, Api>>,
+    /// Callers under one name, by name.
+    group: Option<BTreeMap<String, Group>>,
     /// Who may call what, by name.
     grant: Option<BTreeMap<String, Grant>>,
+}
+
+/// Settings of every grant of the folder that does not have its own. Written once.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Defaults {
+    /// The weakest boundary behind which a grant is used.
+    floor: Option<crate::Tier>,
+    /// How long one run may use a grant.
+    ttl: Option<String>,
+    /// Limits of one run under a grant.
+    budget: Option<Budget>,
+}
+
+/// Callers under one name.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct Group {
+    /// Authenticated callers of sandboxd.
+    #[schemars(length(min = 1))]
+    callers: Vec<String>,
 }
 
 /// How a secret is attached to requests. Guests never see it.
@@ -137,6 +164,11 @@ pub(crate) struct Api {
     alias: Option<String>,
     /// Guests know the alias only.
     hidden: Option<bool>,
+    /// Requests to it in any minute, of all runs together.
+    #[schemars(range(min = 1))]
+    per_minute: Option<u64>,
+    /// A request that tells whether the API works: `"GET /health"`.
+    health_check: Option<String>,
 }
 
 /// Certificates of an API.
@@ -156,13 +188,23 @@ pub(crate) struct Trust {
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
 pub(crate) struct Grant {
-    /// Authenticated callers of sandboxd; `*` for all of them.
+    /// Authenticated callers of sandboxd; `*` for all of them. May be left out where `groups` is there.
     #[schemars(length(min = 1))]
-    callers: Vec<String>,
+    callers: Option<Vec<String>>,
+    /// Groups whose callers may use the grant too.
+    #[schemars(length(min = 1))]
+    groups: Option<Vec<String>>,
+    /// The grant whose rules, and settings that this one does not have, are this one's too. One level.
+    extends: Option<String>,
     /// The weakest boundary behind which the grant is used. Left out: any.
     floor: Option<crate::Tier>,
     /// How long one run may use it: `"90s"`, `"15m"`, `"2h"`, `"1d"`. Left out: as long as the run lasts.
     ttl: Option<String>,
+    /// First day on which the grant works, a date without quotes; it begins at midnight UTC.
+    not_before: Option<String>,
+    /// Times of the week in which the grant works, in UTC: `"Mon-Fri 08:00-18:00"`. Left out: always.
+    #[schemars(length(min = 1))]
+    schedule: Option<Vec<String>>,
     /// Last day on which the grant works, a date without quotes; it ends at midnight UTC.
     expires: Option<String>,
     /// Limits of one run under this grant.
@@ -186,6 +228,9 @@ pub(crate) struct Budget {
     /// Requests in any minute.
     #[schemars(range(min = 1))]
     per_minute: Option<u64>,
+    /// Requests in any minute of all runs of one caller.
+    #[schemars(range(min = 1))]
+    caller_per_minute: Option<u64>,
     /// Requests at the same time.
     #[schemars(range(min = 1))]
     concurrent: Option<u64>,
@@ -228,6 +273,8 @@ pub(crate) struct Rule {
     /// Requests of one run by each route of the rule.
     #[schemars(range(min = 1))]
     calls: Option<u64>,
+    /// A person must say yes to each request: `"human"`, or who may and how long it waits.
+    approve: Option<Approve>,
 }
 
 /// GraphQL: every operation of every document must be one of these, also in a batch.
@@ -292,6 +339,28 @@ pub(crate) struct Git {
     max_pack: Option<String>,
     /// `false` only where no ref may be updated: the lines of a push do not show whether an update is by force.
     force: Option<bool>,
+}
+
+/// Held until a person says yes.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Approve {
+    /// `"human"`: anybody whom the broker lets in, within 10 minutes.
+    Human(String),
+    Table(ApprovalTable),
+}
+
+/// Who may approve, and how long a request waits for it.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct ApprovalTable {
+    /// Names that `freeboard approvals approve --by` takes. Left out: any.
+    #[schemars(length(min = 1))]
+    by: Option<Vec<String>>,
+    /// `"10m"`, at most `"1d"`. Left out: `"10m"`.
+    timeout: Option<String>,
 }
 
 /// One text or several.
@@ -411,6 +480,9 @@ mod tests {
         assert_eq!(fields(definition("Graphql")), sorted(crate::read::condition::GRAPHQL_FIELDS));
         assert_eq!(fields(definition("Mcp")), sorted(crate::read::condition::MCP_FIELDS));
         assert_eq!(fields(definition("Grpc")), sorted(crate::read::condition::GRPC_FIELDS));
+        assert_eq!(fields(definition("Defaults")), sorted(crate::read::grant::DEFAULTS_FIELDS));
+        assert_eq!(fields(definition("Group")), sorted(crate::read::grant::GROUP_FIELDS));
+        assert_eq!(fields(definition("ApprovalTable")), sorted(crate::read::condition::APPROVAL_FIELDS));
         assert_eq!(fields(definition("Git")), sorted(crate::read::condition::GIT_FIELDS));
         assert_eq!(fields(definition("HeaderTable")), sorted(crate::read::condition::HEADER_FIELDS));
         assert_eq!(fields(definition("JsonTable")), sorted(crate::read::condition::JSON_FIELDS));

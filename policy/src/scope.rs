@@ -11,7 +11,7 @@ impl Policy {
     ///
     /// # Errors
     /// `GrantNotAvailable` for a grant that does not exist or is not the caller's (the same answer, so that nobody can
-    /// list grants), `GrantExpired` and `FloorNotMet` for one that is the caller's.
+    /// list grants), `GrantExpired` `GrantNotYetValid` and `FloorNotMet` for one that is the caller's.
     pub fn scope(&self, question: &ScopeQuestion<'_>) -> Result<RunScope, Refusal> {
         let mut indices = Vec::new();
         if question.grants.len() > GRANTS_PER_RUN_MAX {
@@ -56,8 +56,8 @@ impl Policy {
         if !named {
             return Err(Reason::GrantNotAvailable.into());
         }
-        if grant.is_expired(question.now_unix) {
-            return Err(Reason::GrantExpired.into());
+        if let Some(reason) = grant.unavailable(question.now_unix) {
+            return Err(reason.into());
         }
         Ok(index)
     }

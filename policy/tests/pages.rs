@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 
 use freeboard_policy::{Policy, SourceFile, render_all};
 
-const PAGES: [(&str, &str); 8] = [
+const PAGES: [(&str, &str); 10] = [
+    ("grants", include_str!("../../docs/policy/grants.md")),
+    ("approvals", include_str!("../../docs/policy/approvals.md")),
     ("routes", include_str!("../../docs/policy/routes.md")),
     ("headers", include_str!("../../docs/policy/headers.md")),
     ("json", include_str!("../../docs/policy/json.md")),

@@ -10,7 +10,9 @@ use freeboard_policy::{ApiView, GrantView, Policy, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use crate::approvals::Approvals;
 use crate::credential::{Material, Store};
+use crate::decide::rates::Rates;
 use crate::error::Stop;
 use crate::record::{Outcome, Recorder};
 use crate::run::{RunContext, Runs};
@@ -31,6 +33,10 @@ pub struct Broker {
     /// Open runs, for the explicit door on a shared address and for the control server.
     pub runs: Runs,
     pub clock: Clock,
+    /// Requests that wait for a person.
+    pub approvals: Approvals,
+    /// Requests of all runs together, by API and by caller.
+    pub rates: Rates,
     /// Told when a new generation is in force, and when time took a permission away: what is in flight asks again whether
     /// it may go on.
     pub ask_again: Notify,
@@ -99,6 +105,8 @@ impl Broker {
             recorder,
             runs: Runs::default(),
             clock: Clock,
+            approvals: Approvals::default(),
+            rates: Rates::default(),
             ask_again: Notify::new(),
             draining: CancellationToken::new(),
         }

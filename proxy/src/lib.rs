@@ -33,6 +33,8 @@ pub mod request;
 
 pub mod decide;
 
+pub mod approvals;
+
 pub mod credential;
 
 pub mod upstream;

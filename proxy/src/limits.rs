@@ -37,6 +37,13 @@ pub const MAX_INTERIM_RESPONSES: usize = 16;
 /// largest at once. At the limit: `run_limit`.
 pub const HELD_BYTES_PER_RUN: u64 = 64 << 20;
 
+/// Requests of one run that wait for a person at once. At the limit: `run_limit`.
+pub const APPROVALS_PER_RUN: usize = 16;
+/// Requests of all runs that wait for a person at once: a list that somebody can still read. At the limit: `run_limit`.
+pub const APPROVALS: usize = 512;
+/// Windows of rates that are remembered before those that are over are dropped.
+pub const RATE_WINDOWS: usize = 4096;
+
 /// A whole request head must arrive within this time of its first byte (ATTACKS E01). At the limit: 408 and close.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 /// From accepted connection to the end of the TLS handshake (ATTACKS E03). At the limit: closed, recorded.

@@ -11,6 +11,7 @@ use std::task::Poll;
 
 use freeboard_policy::{Host, PendingBody, Permit, Reason};
 
+use crate::approvals::{Approvals, Asked};
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::decide::budget::InFlight;
 use crate::decide::{self, Allowed, Decided, Question};
@@ -168,6 +169,33 @@ async fn decide_and_forward<B: Body, S: Sink>(
     let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
     if let Some(calls) = permit.calls() {
         client.run.begin_route(permit.rule(), calls)?;
+    }
+    if grant.caller_per_minute.is_some() || api.per_minute.is_some() {
+        let caller = client.run.caller.as_ref();
+        client.broker.rates.take(&api, grant, caller, draft.started().instant)?;
+    }
+    if let Some(approval) = permit.approval() {
+        let asked = Asked {
+            request_id: draft.request_id().to_string(),
+            grant: permit.grant(),
+            rule: permit.rule().to_string(),
+            method: &head.method,
+            host: host.as_str(),
+            path: head.target.as_ref().map_or("", |target| target.wire()),
+            body_bytes: held.as_ref().map_or(0, |held| held.content().raw().len() as u64),
+        };
+        // Boxed: most requests never need this state.
+        let again = question(&host, port, head, held.as_ref().map(held::Held::content))?;
+        let still = || {
+            let current = client.broker.snapshot();
+            let now = client.broker.clock.now();
+            match decide::request(&client.run, &current, now, again)? {
+                Decided::Allowed(_) if Arc::ptr_eq(&current, snapshot) => Ok(()),
+                _ => Err(Stop::new(Reason::ApprovalWithdrawn, "the policy has changed")),
+            }
+        };
+        let by = Box::pin(Approvals::wait(&client.broker, &client.run, approval, asked, still)).await?;
+        draft.note(|outcome| outcome.approved_by = Some(by));
     }
     let material = match permit.credential() {
         Some(name) => Some(snapshot.material(name, &client.run, draft.started()).await?),

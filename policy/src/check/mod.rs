@@ -1,6 +1,7 @@
 //! Definitions to a policy that is valid: names, references, conflicts, dead and dangerous rules.
 
 mod apis;
+mod inherit;
 mod names;
 mod rules;
 
@@ -12,6 +13,7 @@ use crate::limits::DIAGNOSTICS_MAX;
 /// Checks everything that takes more than one definition to see, and sorts the definitions by name.
 pub(crate) fn definitions(draft: &mut Draft) {
     names::duplicates(draft);
+    inherit::fill(draft);
     if !draft.incomplete {
         names::references(draft);
     }
@@ -32,6 +34,7 @@ pub(crate) fn rules(compiled: &Compiled, diagnostics: &mut Vec<Diagnostic>) {
         }
     }
     rules::ambiguous_credentials(compiled, diagnostics);
+    rules::ambiguous_approvals(compiled, diagnostics);
 }
 
 /// Problems in the order of files and lines, at most `DIAGNOSTICS_MAX`.
@@ -40,7 +43,7 @@ pub(crate) fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.dedup();
     if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
         // Not used, because what uses it is broken: no second problem.
-        let only_whole = [Code::UnusedApi, Code::UnusedCredential, Code::NothingAllowed];
+        let only_whole = [Code::UnusedApi, Code::UnusedCredential, Code::UnusedGroup, Code::NothingAllowed];
         diagnostics.retain(|diagnostic| !only_whole.contains(&diagnostic.code));
     }
     // Errors are what must not be lost: a policy with one is not loaded.

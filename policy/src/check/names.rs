@@ -12,6 +12,7 @@ pub(super) fn duplicates(draft: &mut Draft) {
     let mut found = Vec::new();
     once(&mut draft.credentials, Kind::Credential, |item| &item.name, &mut found);
     once(&mut draft.apis, Kind::Api, |item| &item.name, &mut found);
+    once(&mut draft.groups, Kind::Group, |item| &item.name, &mut found);
     once(&mut draft.grants, Kind::Grant, |item| &item.name, &mut found);
     draft.diagnostics.extend(found);
 }

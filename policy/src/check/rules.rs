@@ -97,6 +97,30 @@ pub(super) fn ambiguous_terms(grant: &Grant, found: &mut Vec<Diagnostic>) {
     }
 }
 
+/// Two grants that one run can name together, of which one wants a person to approve a request and the other does not.
+pub(super) fn ambiguous_approvals(compiled: &Compiled, found: &mut Vec<Diagnostic>) {
+    let needs = |route: &Route| route.terms.as_ref().is_some_and(|terms| terms.approve.is_some());
+    for first in &compiled.grants {
+        for rules in &first.rules {
+            for route in rules.allow.routes.iter().filter(|route| needs(route)) {
+                let others = compiled.grants.iter().filter(|second| second.view.name != first.view.name);
+                for second in others.filter(|second| share_a_caller(first, second)) {
+                    let Some(others) = second.rules_of(rules.api) else { continue };
+                    let met = others.allow.related(&route.line, Relation::Meets, |other| {
+                        other.websocket == route.websocket && !needs(other) && !excludes(other, route)
+                    });
+                    let Some(met) = met else { continue };
+                    let message = "one request needs a person's approval by one grant and not by another";
+                    let diagnostic = Diagnostic::error(Code::AmbiguousRule, message).at(route.place.clone());
+                    let help =
+                        "a run that names both would need none: make the routes disjoint, or the callers";
+                    found.push(diagnostic.related(met.place.clone(), "the other rule").help(help));
+                }
+            }
+        }
+    }
+}
+
 fn excludes(one: &Route, other: &Route) -> bool {
     one.terms.as_ref().zip(other.terms.as_ref()).is_some_and(|(one, other)| one.excludes(other))
 }

@@ -6,13 +6,13 @@ pub(crate) mod trie;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::RuleId;
 use crate::condition::Terms;
 use crate::diagnostic::Place;
 use crate::draft::{Draft, DraftGrant, Effect};
 use crate::model::{ApiView, CredentialView, GrantView};
 use crate::origin::Origin;
 use crate::route::RouteLine;
+use crate::{Reason, RuleId};
 use trie::{Letters, Trie};
 
 /// Everything of a policy that decisions look at.
@@ -77,8 +77,21 @@ impl Grant {
         self.rules.get(at)
     }
 
-    pub(crate) fn is_expired(&self, now_unix: i64) -> bool {
-        self.view.expires_unix.is_some_and(|end| now_unix >= end)
+    /// Why the grant does not work now.
+    pub(crate) fn closed(&self, now_unix: i64) -> Option<Reason> {
+        if self.view.schedule.is_empty() || self.view.schedule.iter().any(|window| window.is_open(now_unix)) {
+            return self.unavailable(now_unix);
+        }
+        self.unavailable(now_unix).or(Some(Reason::GrantOutsideSchedule))
+    }
+
+    /// Why no run can be given the grant now. A run that starts outside of the grant's times may last into them.
+    pub(crate) fn unavailable(&self, now_unix: i64) -> Option<Reason> {
+        if self.view.expires_unix.is_some_and(|end| now_unix >= end) {
+            return Some(Reason::GrantExpired);
+        }
+        let early = self.view.not_before_unix.is_some_and(|start| now_unix < start);
+        early.then_some(Reason::GrantNotYetValid)
     }
 }
 

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 use crate::draft::Effect;
 use crate::limits::INSPECT_BYTES_DEFAULT;
-use crate::{Reason, RequestQuestion, Target};
+use crate::{Approval, Reason, RequestQuestion, Target};
 pub(crate) use body::{BodyTests, Facts, Inspection};
 use fields::{HeaderFields, HeaderTest};
 use grpc::GrpcTest;
@@ -42,6 +42,8 @@ pub(crate) struct Terms {
     pub(crate) response_content_type: Vec<MediaRange>,
     /// Requests of one run by each route of the rule.
     pub(crate) calls: Option<u64>,
+    /// A person must say yes.
+    pub(crate) approve: Option<Approval>,
     /// Bytes of a body that are held; `None` = `INSPECT_BYTES_DEFAULT`.
     pub(crate) inspect_bytes: Option<u64>,
 }
@@ -162,6 +164,9 @@ impl Terms {
             if let Some(number) = number {
                 put(name, json!(number));
             }
+        }
+        if let Some(approval) = &self.approve {
+            put("approve", json!({ "by": approval.by, "timeout_seconds": approval.timeout_seconds }));
         }
         if let Some(grpc) = &self.grpc {
             put("grpc", grpc.canonical());

@@ -11,11 +11,12 @@ use super::credential::absolute;
 use super::table::{Fields, Reader, shared};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::draft::{At, DraftApi};
-use crate::model::ApiView;
+use crate::model::{ApiView, HealthCheck};
 use crate::origin::{Origin, host_name};
-use crate::{AddressClass, AddressRange};
+use crate::{AddressClass, AddressRange, Target};
 
-pub(crate) const API_FIELDS: &[&str] = &["origins", "credential", "trust", "addresses", "alias", "hidden"];
+pub(crate) const API_FIELDS: &[&str] =
+    &["origins", "credential", "trust", "addresses", "alias", "hidden", "per_minute", "health_check"];
 pub(crate) const TRUST_FIELDS: &[&str] = &["ca_file", "pin_sha256"];
 
 pub(super) fn read(
@@ -35,6 +36,8 @@ pub(super) fn read(
         let help = "add `alias = \"NAME\"`: guests need a name that they may know";
         reader.error(Code::BadAlias, key.span(), "a hidden API has no alias", help);
     }
+    let per_minute = fields.count(reader, "per_minute");
+    let health_check = health_check(reader, &fields);
     let origins = origins?;
     let view = ApiView {
         name: Arc::clone(&name.value),
@@ -45,6 +48,8 @@ pub(super) fn read(
         alias: alias.as_ref().map(|alias| alias.value.clone()),
         hidden,
         credential: credential.as_ref().map(|credential| Arc::clone(&credential.value)),
+        per_minute,
+        health_check,
     };
     reader.draft.apis.push(DraftApi { name, origins, alias, credential, view });
     Some(())
@@ -68,6 +73,24 @@ fn origins(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Vec<A
         }
     }
     (!origins.is_empty()).then_some(origins)
+}
+
+/// A request that a probe can send as it stands: one method, a path of literal text, no query.
+fn health_check(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<HealthCheck> {
+    let text = fields.text(reader, "health_check")?;
+    let plain = text.value.split_once(' ').filter(|(method, path)| {
+        matches!(*method, "GET" | "HEAD")
+            && Target::parse(path.as_bytes()).is_ok_and(|target| target.query().is_none())
+    });
+    match plain {
+        Some((method, path)) => Some(HealthCheck { method: method.into(), path: path.into() }),
+        None => {
+            let message = format!("`{}` is not a request that a probe can send", text.value.escape_debug());
+            let help = "write `health_check = \"GET /health\"`: GET or HEAD, and a path without a query";
+            reader.push(Diagnostic::error(Code::BadValue, message).at(text.place).help(help));
+            None
+        }
+    }
 }
 
 fn trust(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> (Option<String>, Vec<String>) {

@@ -12,11 +12,15 @@ use crate::condition::fields::{HeaderTest, HeaderWant};
 use crate::condition::media::MediaRange;
 use crate::diagnostic::{Code, Diagnostic};
 use crate::draft::Effect;
-use crate::limits::{CONDITIONS_MAX, INSPECT_BYTES_MAX};
+use crate::limits::{
+    APPROVAL_TIMEOUT_DEFAULT_SECONDS, APPROVAL_TIMEOUT_MAX_SECONDS, CONDITIONS_MAX, INSPECT_BYTES_MAX,
+    NAME_MAX_BYTES,
+};
+use crate::model::Approval;
 use crate::route::pattern::Pattern;
 use crate::route::regex;
 use crate::suggest::nearest;
-use crate::units::size_bytes;
+use crate::units::{duration_seconds, size_bytes};
 
 mod git;
 mod json;
@@ -41,7 +45,9 @@ pub(crate) const CONDITION_FIELDS: &[&str] = &[
     "git",
     "inspect_bytes",
     "calls",
+    "approve",
 ];
+pub(crate) const APPROVAL_FIELDS: &[&str] = &["by", "timeout"];
 pub(crate) const HEADER_FIELDS: &[&str] = &["enum", "pattern", "absent", "optional"];
 
 /// Headers that a rule cannot look at, and what to use instead.
@@ -90,6 +96,7 @@ pub(super) fn read(
         response_content_type: media(reader, fields, "response_content_type"),
         calls: fields.count(reader, "calls"),
         inspect_bytes: inspect_bytes(reader, fields),
+        approve: approve(reader, fields),
         ..Terms::default()
     };
     terms.body.json = json::read(reader, fields, effect);
@@ -109,7 +116,7 @@ pub(super) fn read(
         misplaced(reader, fields, "mcp", "a body is GraphQL or JSON-RPC, not both");
     }
     if effect == Effect::Deny {
-        for key in ["response_content_type", "calls"] {
+        for key in ["response_content_type", "calls", "approve"] {
             misplaced(
                 reader,
                 fields,
@@ -128,6 +135,39 @@ pub(super) fn read(
     }
     let says_something = CONDITION_FIELDS.iter().any(|key| fields.get(key).is_some());
     says_something.then(|| Arc::new(terms))
+}
+
+/// `approve = "human"`, or `{ by = [...], timeout = "10m" }`.
+fn approve(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Approval> {
+    let value = fields.get("approve")?;
+    let anybody = Approval { by: Vec::new(), timeout_seconds: APPROVAL_TIMEOUT_DEFAULT_SECONDS };
+    let table = match value.get_ref() {
+        DeValue::String(text) => {
+            word(reader, text, value.span(), "a way to approve", &["human"])?;
+            return Some(anybody);
+        }
+        DeValue::Table(table) => table,
+        other => {
+            reader.wrong_type(value.span(), "`approve`", "`\"human\"` or a table", other);
+            return None;
+        }
+    };
+    let inner = Fields::new(reader, table, value.span(), "an approval", APPROVAL_FIELDS);
+    let mut by: Vec<Arc<str>> = Vec::new();
+    for (text, span) in inner.texts(reader, "by").unwrap_or_default() {
+        if text.len() <= NAME_MAX_BYTES && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            by.push(Arc::from(text));
+        } else {
+            let message = format!("`{}` is not a name of a person", text.escape_debug());
+            reader.error(Code::BadName, span, message, "names have no spaces; they are what `--by` is given");
+        }
+    }
+    by.sort_unstable();
+    let parse =
+        |text: &str| duration_seconds(text).filter(|seconds| *seconds <= APPROVAL_TIMEOUT_MAX_SECONDS);
+    let help = "a time such as `\"10m\"`, at most `\"1d\"`; then the request is refused";
+    let timeout = inner.measured(reader, "timeout", parse, help);
+    Some(Approval { by, timeout_seconds: timeout.unwrap_or(anybody.timeout_seconds) })
 }
 
 fn misplaced(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, key: &str, why: &str) {

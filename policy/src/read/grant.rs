@@ -10,20 +10,35 @@ use toml::de::{DeTable, DeValue};
 use super::condition::{self, CONDITION_FIELDS};
 use super::table::{Fields, Reader, shared};
 use crate::diagnostic::{Code, Diagnostic, Severity};
-use crate::draft::{At, DraftGrant, DraftRoute, DraftRule, Effect};
+use crate::draft::{At, Budget, DraftGrant, DraftGroup, DraftRoute, DraftRule, Effect, GrantDefaults};
 use crate::limits::ROUTES_MAX;
-use crate::model::GrantView;
+use crate::model::{GrantView, Window};
 use crate::route::line;
 use crate::suggest::nearest;
 use crate::units::{duration_seconds, end_of_day_unix, size_bytes};
 use crate::{RuleId, Tier};
 
-pub(crate) const GRANT_FIELDS: &[&str] = &["callers", "floor", "ttl", "expires", "budget", "allow", "deny"];
+pub(crate) const GRANT_FIELDS: &[&str] = &[
+    "callers",
+    "groups",
+    "extends",
+    "floor",
+    "ttl",
+    "not_before",
+    "expires",
+    "schedule",
+    "budget",
+    "allow",
+    "deny",
+];
+pub(crate) const GROUP_FIELDS: &[&str] = &["callers"];
+pub(crate) const DEFAULTS_FIELDS: &[&str] = &["floor", "ttl", "budget"];
 pub(crate) const BUDGET_FIELDS: &[&str] =
-    &["calls", "per_minute", "concurrent", "request_bytes", "response_bytes"];
+    &["calls", "per_minute", "caller_per_minute", "concurrent", "request_bytes", "response_bytes"];
 /// Fields of a rule beside `CONDITION_FIELDS`.
 pub(crate) const RULE_FIELDS: &[&str] = &["api", "routes", "websocket"];
 
+const SECONDS_PER_DAY: i64 = 86_400;
 const DURATION_HELP: &str = "a whole number above 0 and `s`, `m`, `h` or `d`, for example `\"15m\"`";
 const SIZE_HELP: &str = "a whole number above 0 and `B`, `KiB`, `MiB` or `GiB`, for example `\"1MiB\"`";
 
@@ -34,30 +49,95 @@ pub(super) fn read(
     table: &DeTable<'_>,
 ) -> Option<()> {
     let fields = Fields::new(reader, table, key.span(), "a grant", GRANT_FIELDS);
-    let callers = callers(reader, &fields);
+    let groups = references(reader, &fields, "groups");
+    let callers = match fields.get("callers") {
+        None if !groups.is_empty() => Some(Vec::new()),
+        _ => callers(reader, &fields),
+    };
+    let extends = fields.text(reader, "extends").map(shared);
     let floor = floor(reader, &fields);
     let ttl_seconds = fields.measured(reader, "ttl", duration_seconds, DURATION_HELP);
-    let expires_unix = expires(reader, &fields);
-    let mut view = GrantView {
+    let expires_unix = day(reader, &fields, "expires", "the last day on which the grant works");
+    let not_before = day(reader, &fields, "not_before", "the first day on which the grant works");
+    let budget = budget(reader, &fields);
+    let view = GrantView {
         name: Arc::clone(&name.value),
         floor,
         ttl_seconds,
         expires_unix,
-        calls: None,
-        per_minute: None,
-        concurrent: None,
-        request_bytes: None,
-        response_bytes: None,
+        // A day ends when the next one begins.
+        not_before_unix: not_before.map(|end| end - SECONDS_PER_DAY),
+        schedule: schedule(reader, &fields),
+        calls: budget.calls,
+        per_minute: budget.per_minute,
+        caller_per_minute: budget.caller_per_minute,
+        concurrent: budget.concurrent,
+        request_bytes: budget.request_bytes,
+        response_bytes: budget.response_bytes,
     };
-    budget(reader, &fields, &mut view);
+    if let (Some(start), Some(end)) = (view.not_before_unix, view.expires_unix)
+        && start >= end
+    {
+        let span = fields.get("not_before").map_or(0..0, Spanned::span);
+        reader.error(Code::BadValue, span, "the grant ends before it begins", "the last day is `expires`");
+    }
     let mut rules = rules(reader, &fields, &name.value, Effect::Allow);
     rules.extend(self::rules(reader, &fields, &name.value, Effect::Deny));
-    if fields.get("allow").is_none() {
+    if fields.get("allow").is_none() && extends.is_none() {
         let help = "add `[[grant.NAME.allow]]` with `api` and `routes`, or remove the grant";
         reader.warning(Code::NothingAllowed, key.span(), "the grant allows nothing", help);
     }
-    reader.draft.grants.push(DraftGrant { name, callers: callers?, view, rules });
+    reader.draft.grants.push(DraftGrant { name, callers: callers?, groups, extends, view, rules });
     Some(())
+}
+
+/// `[group.NAME]`
+pub(super) fn group(
+    reader: &mut Reader<'_, '_>,
+    name: At<Arc<str>>,
+    key: &Spanned<Cow<'_, str>>,
+    table: &DeTable<'_>,
+) -> Option<()> {
+    let fields = Fields::new(reader, table, key.span(), "a group", GROUP_FIELDS);
+    let callers = callers(reader, &fields)?;
+    reader.draft.groups.push(DraftGroup { name, callers });
+    Some(())
+}
+
+/// `[defaults]`
+pub(super) fn defaults(reader: &mut Reader<'_, '_>, file: &Fields<'_, '_>) {
+    let Some(table) = file.table(reader, "defaults") else { return };
+    let span = file.get("defaults").map_or(0..0, Spanned::span);
+    let place = reader.place(span.clone());
+    let fields = Fields::new(reader, table, span, "`defaults`", DEFAULTS_FIELDS);
+    let value = GrantDefaults {
+        floor: floor(reader, &fields),
+        ttl_seconds: fields.measured(reader, "ttl", duration_seconds, DURATION_HELP),
+        budget: budget(reader, &fields),
+    };
+    reader.draft.defaults.push(At { value, place });
+}
+
+/// Names of other definitions.
+fn references(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, key: &str) -> Vec<At<Arc<str>>> {
+    let texts = fields.texts(reader, key).unwrap_or_default();
+    texts.into_iter().map(|(text, span)| At { value: Arc::from(text), place: reader.place(span) }).collect()
+}
+
+fn schedule(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Vec<Window> {
+    let mut windows = Vec::new();
+    for (text, span) in fields.texts(reader, "schedule").unwrap_or_default() {
+        match Window::parse(text) {
+            Some(window) => windows.push(window),
+            None => {
+                let message = format!("`{}` is not a time of the week", text.escape_debug());
+                let help =
+                    "write `Mon-Fri 08:00-18:00` or `Sat,Sun 00:00-24:00`, in UTC; over midnight it is two";
+                reader.error(Code::BadValue, span, message, help);
+            }
+        }
+    }
+    windows
 }
 
 fn callers(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Vec<Arc<str>>> {
@@ -107,31 +187,35 @@ fn floor(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Tier> {
     tier
 }
 
-fn expires(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<i64> {
-    let value = fields.get("expires")?;
+/// The end of a day, in seconds since 1970 UTC.
+fn day(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, key: &str, what: &str) -> Option<i64> {
+    let value = fields.get(key)?;
     let DeValue::Datetime(found) = value.get_ref() else {
-        reader.wrong_type(value.span(), "`expires`", "a date", value.get_ref());
+        reader.wrong_type(value.span(), &format!("`{key}`"), "a date", value.get_ref());
         return None;
     };
     match (found.date, found.time) {
         (Some(date), None) => Some(end_of_day_unix(date.year, date.month, date.day)),
         _ => {
-            let help = "write the last day on which the grant works, for example `2027-01-31` (it ends at midnight UTC)";
-            reader.error(Code::BadValue, value.span(), "`expires` has a time", help);
+            let help = format!("write {what}, for example `2027-01-31` (days begin and end at midnight UTC)");
+            reader.error(Code::BadValue, value.span(), format!("`{key}` has a time"), &help);
             None
         }
     }
 }
 
-fn budget(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, view: &mut GrantView) {
-    let Some(table) = fields.table(reader, "budget") else { return };
+fn budget(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Budget {
+    let Some(table) = fields.table(reader, "budget") else { return Budget::default() };
     let header = fields.get("budget").map_or(0..0, Spanned::span);
     let budget = Fields::new(reader, table, header, "a budget", BUDGET_FIELDS);
-    view.calls = budget.count(reader, "calls");
-    view.per_minute = budget.count(reader, "per_minute");
-    view.concurrent = budget.count(reader, "concurrent");
-    view.request_bytes = budget.measured(reader, "request_bytes", size_bytes, SIZE_HELP);
-    view.response_bytes = budget.measured(reader, "response_bytes", size_bytes, SIZE_HELP);
+    Budget {
+        calls: budget.count(reader, "calls"),
+        per_minute: budget.count(reader, "per_minute"),
+        caller_per_minute: budget.count(reader, "caller_per_minute"),
+        concurrent: budget.count(reader, "concurrent"),
+        request_bytes: budget.measured(reader, "request_bytes", size_bytes, SIZE_HELP),
+        response_bytes: budget.measured(reader, "response_bytes", size_bytes, SIZE_HELP),
+    }
 }
 
 fn rules(

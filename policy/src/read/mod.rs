@@ -22,7 +22,7 @@ use table::{Fields, Reader};
 pub(crate) const LANGUAGE_VERSION: i64 = 1;
 
 /// Tables that a file may have.
-pub(crate) const FILE_FIELDS: &[&str] = &["version", "credential", "api", "grant"];
+pub(crate) const FILE_FIELDS: &[&str] = &["version", "defaults", "credential", "api", "group", "grant"];
 
 /// Reads every file. Files are taken in the order of their names, so that the order in which they come does not matter.
 pub(crate) fn files(files: &[SourceFile]) -> Draft {
@@ -78,7 +78,9 @@ fn file(source: &SourceFile, draft: &mut Draft) {
             "remove the file, or write its definitions; an empty file is what a broken write leaves behind";
         reader.push(Diagnostic::error(Code::Empty, message).at(Place::start_of(&source.name)).help(help));
     }
-    for (kind, key) in [(Kind::Credential, "credential"), (Kind::Api, "api"), (Kind::Grant, "grant")] {
+    grant::defaults(&mut reader, &fields);
+    let kinds = [Kind::Credential, Kind::Api, Kind::Group, Kind::Grant];
+    for (kind, key) in kinds.map(|kind| (kind, kind.word())) {
         if let Some(table) = fields.table(&mut reader, key) {
             definitions(&mut reader, kind, table);
         }
@@ -94,6 +96,7 @@ fn definitions(reader: &mut Reader<'_, '_>, kind: Kind, table: &DeTable<'_>) {
                 Kind::Credential => credential::read(reader, name.clone(), key, table),
                 Kind::Api => api::read(reader, name.clone(), key, table),
                 Kind::Grant => grant::read(reader, name.clone(), key, table),
+                Kind::Group => grant::group(reader, name.clone(), key, table),
             },
             other => {
                 reader.wrong_type(

@@ -28,6 +28,7 @@ fn encode(c: &mut Criterion) {
             rule: Some(RuleId("triage.allow[0].routes[2]".into())),
             api: Some("github".into()),
             credential: Some("github-app".into()),
+            approved_by: None,
             door: "transparent",
             protocol: "http/1.1",
             method: "GET".into(),

@@ -100,6 +100,9 @@ pub struct Decided {
     /// Name of the credential that was attached; never its value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<Arc<str>>,
+    /// Who let the request go on, where its rule wants a person to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved_by: Option<Box<str>>,
     /// By which way the guest came in: `transparent`, `proxy`, `catch_all`, `streams`, `dns`, `explicit`.
     pub door: &'static str,
     /// What the guest spoke: `http/1.1`, `h2`, `websocket`, `tls`, `tcp`, `udp`, `dns`.

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 
 use crate::frame::{Connection, FrameError, Receiver, Sender};
 use crate::message::{
-    Answer, AnswerBody, CloseGate, OpenGate, PrepareRun, Prepared, Request, RequestBody, RunNote, Trace,
+    Answer, AnswerBody, ApprovalWord, CloseGate, OpenGate, PendingApproval, PrepareRun, Prepared, Request,
+    RequestBody, RunNote, Trace,
 };
 
 /// Calls that wait to be written. Further callers wait their turn.
@@ -93,6 +94,23 @@ impl Client {
     pub async fn note(&self, note: RunNote) -> Result<(), ClientError> {
         match self.call(RequestBody::Note(note), Vec::new()).await? {
             AnswerBody::Noted => Ok(()),
+            _ => Err(ClientError::WrongAnswer),
+        }
+    }
+
+    /// What waits for a person, oldest first.
+    pub async fn approvals(&self) -> Result<Vec<PendingApproval>, ClientError> {
+        match self.call(RequestBody::Approvals, Vec::new()).await? {
+            AnswerBody::Approvals(waiting) => Ok(waiting),
+            _ => Err(ClientError::WrongAnswer),
+        }
+    }
+
+    /// A person's word on one request.
+    pub async fn decide_approval(&self, id: u64, approve: bool, by: &str) -> Result<(), ClientError> {
+        let word = ApprovalWord { id, approve, by: by.to_owned() };
+        match self.call(RequestBody::Decide(word), Vec::new()).await? {
+            AnswerBody::Decided => Ok(()),
             _ => Err(ClientError::WrongAnswer),
         }
     }

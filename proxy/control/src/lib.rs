@@ -17,7 +17,7 @@ pub use client::{Client, ClientError};
 pub use evidence::{Evidence, Fact};
 pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES, Receiver, Sender};
 pub use message::{
-    Answer, AnswerBody, Call, CloseGate, Door, OpenGate, PrepareRun, Prepared, Request, RequestBody, RunNote,
-    SurfaceApi, Trace,
+    Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, OpenGate, PendingApproval, PrepareRun, Prepared,
+    Request, RequestBody, RunNote, SurfaceApi, Trace,
 };
 pub use supervised::{Lifeline, inherited_file};

@@ -25,6 +25,45 @@ pub enum RequestBody {
     Close(CloseGate),
     /// A run that was refused before any gate existed, for the audit log.
     Note(RunNote),
+    /// What waits for a person. Asked by `freeboard approvals`.
+    Approvals,
+    /// A person's word on one request.
+    Decide(ApprovalWord),
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ApprovalWord {
+    /// Number of the request in the list.
+    pub id: u64,
+    pub approve: bool,
+    /// Who says so.
+    pub by: String,
+}
+
+/// A request that waits for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PendingApproval {
+    /// Counts up while the broker runs.
+    pub id: u64,
+    /// The id that its audit record will have.
+    pub request_id: String,
+    pub run: String,
+    pub caller: Option<String>,
+    pub grant: String,
+    pub rule: String,
+    pub method: String,
+    pub host: String,
+    /// Path and query, as they will be sent.
+    pub path: String,
+    /// Bytes of a body that is held; 0 also where the body is still to come.
+    pub body_bytes: u64,
+    /// Who may approve; empty: anybody who may connect.
+    pub by: Vec<String>,
+    pub asked_unix_ms: u64,
+    /// It is refused then.
+    pub until_unix_ms: u64,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -104,6 +143,8 @@ pub enum AnswerBody {
     Opened,
     Closed(Trace),
     Noted,
+    Approvals(Vec<PendingApproval>),
+    Decided,
     /// Nothing was opened. `message` is for operators.
     Refused {
         reason: Reason,

@@ -1,5 +1,6 @@
 //! The commands of `freeboard`, one file each. Data goes to stdout, everything else to stderr.
 
+pub mod approvals;
 pub mod audit;
 pub mod ca;
 pub mod doctor;
@@ -36,6 +37,9 @@ enum Verb {
     /// List the grants of the policy
     #[command(subcommand)]
     Grants(grants::Grants),
+    /// Requests that wait for a person: list, approve, deny
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Make and show the interception CA
     #[command(subcommand)]
     Ca(ca::Ca),
@@ -88,6 +92,7 @@ pub fn main() -> std::process::ExitCode {
         Verb::Policy(policy) => return policy.run(),
         Verb::Audit(audit) => audit.run(),
         Verb::Grants(grants) => grants.run(),
+        Verb::Approvals(approvals) => approvals.run(),
         Verb::Ca(ca) => ca.run(),
         Verb::Doctor(doctor) => doctor.run(),
     };

@@ -9,7 +9,9 @@ mod prepare;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use freeboard_control::{Answer, AnswerBody, Connection, FrameError, Request, RequestBody, RunNote, Sender};
+use freeboard_control::{
+    Answer, AnswerBody, ApprovalWord, Connection, FrameError, Request, RequestBody, RunNote, Sender,
+};
 use freeboard_policy::Reason;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -131,6 +133,15 @@ impl ControlServer {
                 Err(refusal) => Ok(refusal),
             },
             RequestBody::Note(note) => Ok(self.note(note)),
+            RequestBody::Approvals => Ok(AnswerBody::Approvals(self.broker.approvals.list())),
+            RequestBody::Decide(word) => Ok(self.decide(&word)),
+        }
+    }
+
+    fn decide(&self, word: &ApprovalWord) -> AnswerBody {
+        match self.broker.approvals.decide(word.id, word.approve, &word.by) {
+            Ok(()) => AnswerBody::Decided,
+            Err(error) => refused(Reason::ApprovalDenied, error.to_string()),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::request::held::Content;
 use crate::run::RunContext;
 
 pub mod budget;
+pub mod rates;
 
 /// A request that policy allows, with what goes with the permit.
 #[derive(Debug)]

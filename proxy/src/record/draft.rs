@@ -50,6 +50,7 @@ impl Draft {
             rule: None,
             api: None,
             credential: None,
+            approved_by: None,
             status: 0,
             upstream_status: None,
             upstream_address: None,

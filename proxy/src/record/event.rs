@@ -38,6 +38,7 @@ fn decided(outcome: Outcome) -> Decided {
         rule: outcome.rule,
         api: outcome.api,
         credential: outcome.credential,
+        approved_by: outcome.approved_by,
         door: outcome.door,
         protocol: outcome.protocol,
         method: outcome.method,

@@ -97,6 +97,8 @@ pub struct Outcome {
     pub api: Option<Arc<str>>,
     /// Name of the credential that was attached.
     pub credential: Option<Arc<str>>,
+    /// Who let the request go on, where its rule wants a person to.
+    pub approved_by: Option<Box<str>>,
     /// Status that the guest got; 0 when it got none.
     pub status: u16,
     pub upstream_status: Option<u16>,

@@ -20,6 +20,7 @@ fn entry(host: &str, verdict: Verdict) -> Entry {
         rule: None,
         api: None,
         credential: None,
+        approved_by: None,
         door: "proxy",
         protocol: "http/1.1",
         method: "CONNECT".into(),

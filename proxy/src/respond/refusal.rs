@@ -91,6 +91,15 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::AddressRefused => ("The host's address is not one that may be dialled.", OPERATOR_HINT),
         Reason::PlainHttp => ("Clear-text http is not forwarded.", "Use https."),
         Reason::GrantExpired => ("The grant's time is over.", POLICY_HINT),
+        Reason::GrantNotYetValid => ("The grant's first day is still to come.", POLICY_HINT),
+        Reason::GrantOutsideSchedule => ("The grant does not work at this time.", POLICY_HINT),
+        Reason::ApprovalDenied => ("A person refused this request.", POLICY_HINT),
+        Reason::ApprovalTimeout => {
+            ("A person must approve this request, and nobody did in time.", POLICY_HINT)
+        }
+        Reason::ApprovalWithdrawn => {
+            ("The policy changed while the request waited for a person.", RETRY_HINT)
+        }
         Reason::FloorNotMet => ("The grant needs stronger isolation than this run has.", POLICY_HINT),
         Reason::GrantNotAvailable => ("The grant is not available to this run.", POLICY_HINT),
         Reason::MethodForbidden => ("This method is never forwarded.", REQUEST_HINT),

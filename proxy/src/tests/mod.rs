@@ -1,5 +1,6 @@
 //! The path as a whole, in one process: a guest's bytes in, the upstream's recording and the run's trace out.
 
+mod approvals;
 mod conditions;
 mod lab;
 mod proxy;

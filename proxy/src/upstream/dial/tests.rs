@@ -116,6 +116,8 @@ fn api(addresses: &[&str]) -> ApiView {
         alias: None,
         hidden: false,
         credential: None,
+        per_minute: None,
+        health_check: None,
     }
 }
 
