@@ -30,6 +30,7 @@ fn entry(path: &str) -> Entry {
             grant: Some("triage".into()),
             rule: Some(RuleId("triage.deny[0].routes[0]".into())),
             api: Some("github".into()),
+            approved_by: None,
             credential: None,
             door: "transparent",
             protocol: "http/1.1",
