@@ -4,6 +4,7 @@
 //! A number is given once and never again: people search for it. A new diagnostic takes the next free number of its group.
 
 mod apis;
+mod conditions;
 mod files;
 mod names;
 mod routes;
@@ -42,7 +43,9 @@ pub enum Example {
 impl Page {
     /// Every page, sorted by number.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        [files::PAGES, names::PAGES, apis::PAGES, routes::PAGES, rules::PAGES].into_iter().flatten()
+        [files::PAGES, names::PAGES, apis::PAGES, routes::PAGES, rules::PAGES, conditions::PAGES]
+            .into_iter()
+            .flatten()
     }
 
     pub fn of(code: Code) -> Option<&'static Self> {
