@@ -153,6 +153,7 @@ fn line(out: &mut String, arguments: std::fmt::Arguments<'_>) {
 }
 
 /// A code in JSON: `code` is the id that has a page, `name` says it in words.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
 fn id_and_words<S: serde::Serializer>(code: &Code, serializer: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap as _;
     let mut map = serializer.serialize_map(Some(2))?;

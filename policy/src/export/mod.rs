@@ -1,7 +1,7 @@
 //! The client surface of a grant: one tool for each route and method, as a model is told of it.
 //!
-//! Arguments that fit a tool's schema make a request that the grant allows, unless a deny rule of it speaks against it; the
-//! description says where there is one. Nothing of a credential is in it, and of a hidden API only its alias.
+//! Arguments that fit a tool's schema make a request that the grant allows, unless a deny rule or a condition on headers or
+//! body speaks against it; the description says where there is one. Nothing of a credential is in it, and of a hidden API only its alias.
 
 mod names;
 mod render;
@@ -195,6 +195,9 @@ impl Context<'_> {
         let mut out = format!("{method} {} of {}.", template::shown(&route.line.written), self.api.view.name);
         if self.denied {
             out.push_str(" Some arguments are refused by rules that deny.");
+        }
+        if route.terms.is_some() {
+            out.push_str(" Headers or body must meet conditions of the policy.");
         }
         if let Some(calls) = self.grant.view.calls {
             out.push_str(&format!(" A run may make {calls} calls in all."));

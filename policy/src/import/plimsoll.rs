@@ -118,7 +118,12 @@ impl Profile {
             return Err("it allows nothing".to_owned());
         }
         let credential = self.token.as_ref().map(|token| self.credential(token, name, report)).transpose()?;
-        let mut rules = vec![SketchRule { api: name.to_owned(), settings: Vec::new(), routes: Vec::new() }];
+        let mut rules = vec![SketchRule {
+            api: name.to_owned(),
+            settings: Vec::new(),
+            routes: Vec::new(),
+            conditions: Vec::new(),
+        }];
         for route in &self.allow {
             let subject = format!("{name}: {}", comment(route));
             match line(route) {

@@ -44,6 +44,8 @@ pub(crate) struct SketchRule {
     pub(crate) api: String,
     pub(crate) settings: Vec<String>,
     pub(crate) routes: Vec<SketchRoute>,
+    /// Lines of its `json` table.
+    pub(crate) conditions: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,10 @@ impl Sketch {
                 Ok(loaded) => loaded.warnings,
                 Err(problems) => problems,
             };
-            if self.cover(&problems, &places) || self.separate(&problems, &places, &mut report) {
+            if self.cover(&problems, &places)
+                || self.separate(&problems, &places, &mut report)
+                || self.relax(&problems, &places, &mut report)
+            {
                 continue;
             }
             if problems.iter().any(|problem| problem.severity == Severity::Error) {
@@ -159,6 +164,29 @@ impl Sketch {
         !sorted.is_empty()
     }
 
+    /// Takes away conditions that other rules of the grant, or the language, do not agree with; whether there were any.
+    fn relax(&mut self, problems: &[Diagnostic], places: &HashMap<u32, Index>, report: &mut Report) -> bool {
+        let mut relaxed = false;
+        for problem in problems.iter().filter(|problem| problem.severity == Severity::Error) {
+            let lines = problem.place.iter().chain(problem.related.iter().map(|related| &related.place));
+            for (grant, rule, _) in lines.filter_map(|place| places.get(&place.line).copied()) {
+                let rule = self.grants.get_mut(grant).and_then(|grant| grant.rules.get_mut(rule));
+                let Some(rule) = rule.filter(|rule| !rule.conditions.is_empty()) else { continue };
+                rule.conditions.clear();
+                relaxed = true;
+                for route in &rule.routes {
+                    let reason = match problem.code {
+                        Code::AmbiguousRule => "a request can match another route that demands other things",
+                        _ => "a condition of its schema has no counterpart",
+                    };
+                    let reason = format!("the request body is not constrained: {reason}");
+                    report.add(Kind::Wider, route.subject.as_str(), reason);
+                }
+            }
+        }
+        relaxed
+    }
+
     fn route(&mut self, (grant, rule, route): Index) -> Option<&mut SketchRoute> {
         self.grants.get_mut(grant)?.rules.get_mut(rule)?.routes.get_mut(route)
     }
@@ -216,6 +244,15 @@ impl Sketch {
                     places.insert(out.number, (g, r, l));
                 }
                 out.push("]");
+                if !rule.conditions.is_empty() {
+                    out.gap();
+                    out.push(&format!("[grant.{}.allow.json]", key(&grant.name)));
+                }
+                for line in &rule.conditions {
+                    out.push(line);
+                    // A problem of a condition is one of its rule.
+                    places.insert(out.number, (g, r, 0));
+                }
             }
         }
         if !self.closing.is_empty() {

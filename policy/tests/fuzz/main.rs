@@ -83,7 +83,9 @@ fn mutated(random: &mut Random, kept: &[Vec<u8>]) -> Vec<u8> {
         let at = random.below(input.len() + 1);
         match random.below(6) {
             0 if at < input.len() => input[at] ^= 1 << random.below(8),
-            1 if at < input.len() => drop(input.remove(at)),
+            1 if at < input.len() => {
+                input.remove(at);
+            }
             2 => input.insert(at, u8::try_from(random.below(256)).unwrap()),
             3 => drop(input.splice(at..at, WORDS[random.below(WORDS.len())].bytes())),
             4 => input.truncate(at),

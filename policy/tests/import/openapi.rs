@@ -189,6 +189,53 @@ fn an_alias_bomb_is_refused() {
     assert!(message(import(&text, &options())).contains("YAML"));
 }
 
+#[test]
+fn a_json_body_is_what_its_schema_says() {
+    let text = fixture("openapi/bodies.yaml");
+    let imported = import(&text, &Options { writes: Writes::Include, ..options() }).unwrap();
+    let policy = loaded(&imported.policy);
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    for (method, path, body, allowed) in [
+        ("POST", "/tickets", r#"{"title": "x", "state": "open"}"#, true),
+        (
+            "POST",
+            "/tickets",
+            r#"{"title": "x", "state": "open", "labels": ["a", "b"], "votes": 3, "owner": {"name": "n"}}"#,
+            true,
+        ),
+        ("POST", "/tickets", r#"{"state": "open"}"#, false),
+        ("POST", "/tickets", r#"{"title": "longer than ten", "state": "open"}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "gone"}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "labels": ["a", "b", "c"]}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "labels": [1]}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "votes": 11}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "votes": "3"}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "owner": {"name": 1}}"#, false),
+        ("POST", "/tickets", r#"{"title": "x", "state": "open", "admin": true}"#, false),
+        ("POST", "/tickets", "[]", false),
+        ("PATCH", "/tickets/7", r#"{"title": null, "either": 1}"#, true),
+        ("PATCH", "/tickets/7", r#"{"done": "yes"}"#, false),
+        ("PUT", "/users/me", r#"{"anything": 1}"#, true),
+        ("PUT", "/users/7", r#"{"anything": 1}"#, true),
+    ] {
+        let url = format!("https://bodies.test{path}");
+        let explanation = policy.explain(&freeboard_policy::explain::Request {
+            caller: Some(crate::CALLER),
+            grants: None,
+            tier: None,
+            method,
+            url: &url,
+            headers: &headers,
+            body: Some(body.as_bytes()),
+            websocket: false,
+            now_unix: 0,
+        });
+        let verdict = explanation.verdict == freeboard_policy::explain::Verdict::Allow;
+        assert_eq!(verdict, allowed, "{method} {path} {body}\n{}\n{}", explanation.render(), imported.policy);
+    }
+    insta::assert_snapshot!("openapi_bodies", shown(&imported));
+}
+
 /// A schema, texts that it describes and texts that it does not.
 fn schemas() -> impl Strategy<Value = (Value, BoxedStrategy<String>, BoxedStrategy<String>)> {
     let made = |schema: Value, good: &'static str, bad: &'static str| {

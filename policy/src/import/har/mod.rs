@@ -123,7 +123,12 @@ fn sketch(rows: Vec<Entry>, options: &Options, secrets: &Secrets, report: &mut R
         sketch.apis.push(SketchApi { name: api.clone(), origins: vec![origin.clone()], settings });
         let routes =
             routes.into_iter().filter_map(|((path, method), seen)| seen.route(&method, &path, report));
-        rules.push(SketchRule { api, settings: Vec::new(), routes: routes.collect() });
+        rules.push(SketchRule {
+            api,
+            settings: Vec::new(),
+            routes: routes.collect(),
+            conditions: Vec::new(),
+        });
     }
     let naming = &options.naming;
     sketch.grants.push(SketchGrant {

@@ -4,6 +4,7 @@
 //! Instances of a path template are allowed by its line and nothing else is, as far as the schemas say so; where a line is
 //! wider or narrower than its operation, the report names the operation and why.
 
+mod body;
 mod document;
 mod expression;
 mod operation;
@@ -108,13 +109,16 @@ fn known(what: &str, wanted: &[String], there: &[&str]) -> Result<(), ImportErro
     Err(ImportError::Unsuitable(format!("the description has no {what} `{missing}`{meant}")))
 }
 
+/// A route, and what it demands of a body.
+type Constrained = (SketchRoute, Vec<String>);
+
 /// What was taken so far.
 struct Taken<'d, 'o> {
     document: &'d Document,
     options: &'o Options,
     api_name: String,
     /// One API for each set of origins, in the order in which they came up.
-    apis: Vec<(Vec<String>, Vec<SketchRoute>)>,
+    apis: Vec<(Vec<String>, Vec<Constrained>)>,
     security: security::Wanted,
     title: String,
 }
@@ -157,25 +161,36 @@ impl<'d, 'o> Taken<'d, 'o> {
             let origins: Vec<String> = places.iter().map(|place| place.origin.clone()).collect();
             written.push((origins, line));
         }
+        let conditions = match body::conditions(self.document, operation) {
+            Ok(None) => Vec::new(),
+            Ok(Some(body)) => {
+                if body.body_demanded {
+                    notes.add(Kind::Narrower, operation.subject(), "a request without a body is refused");
+                }
+                body.conditions
+            }
+            Err(reason) => {
+                let reason = format!("the request body is not constrained: {reason}");
+                notes.add(Kind::Wider, operation.subject(), reason);
+                Vec::new()
+            }
+        };
         for (origins, line) in written {
-            self.push(origins, line, operation);
-        }
-        if operation.body.is_some() {
-            let reason = "the request body is not constrained: the route allows any";
-            notes.add(Kind::Wider, operation.subject(), reason);
+            self.push(origins, line, &conditions, operation);
         }
         report.findings.extend(notes.findings);
         self.security.add(self.document, operation, report);
         Ok(())
     }
 
-    fn push(&mut self, origins: Vec<String>, line: String, operation: &Operation<'_>) {
+    fn push(&mut self, origins: Vec<String>, line: String, conditions: &[String], operation: &Operation<'_>) {
         let route = SketchRoute {
             line,
             comment: operation.comment(),
             subject: operation.subject(),
             covered_by: None,
         };
+        let route = (route, conditions.to_vec());
         match self.apis.iter_mut().find(|(known, _)| *known == origins) {
             Some((_, routes)) => routes.push(route),
             None => self.apis.push((origins, vec![route])),
@@ -204,7 +219,16 @@ impl<'d, 'o> Taken<'d, 'o> {
             let api =
                 if index == 0 { self.api_name.clone() } else { format!("{}-{}", self.api_name, index + 1) };
             sketch.apis.push(SketchApi { name: api.clone(), origins, settings: settings.clone() });
-            rules.push(SketchRule { api, settings: Vec::new(), routes });
+            let (open, constrained): (Vec<_>, Vec<_>) =
+                routes.into_iter().partition(|(_, conditions)| conditions.is_empty());
+            let rule = |routes: Vec<SketchRoute>, conditions: Vec<String>| SketchRule {
+                api: api.clone(),
+                settings: Vec::new(),
+                routes,
+                conditions,
+            };
+            rules.push(rule(open.into_iter().map(|(route, _)| route).collect(), Vec::new()));
+            rules.extend(constrained.into_iter().map(|(route, conditions)| rule(vec![route], conditions)));
         }
         let naming = &self.options.naming;
         sketch.grants.push(SketchGrant {
