@@ -190,7 +190,7 @@ impl Lab {
     /// With names that the broker resolves to these addresses, besides the lab's hosts.
     pub fn start_resolving(policy: &str, without: &[&str], names: &[(&str, &str)]) -> Option<Self> {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
-        Self::start_in(world, policy, without, &Names { fixed: names, by_dns: None })
+        Some(Self::start_in(world, policy, without, &Names { fixed: names, by_dns: None }))
     }
 
     /// With a broker that asks a name server for `name`: each question after an address gets the next set of the script. `None`,
@@ -208,10 +208,10 @@ impl Lab {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
         let nameserver = Nameserver::start(&world, SocketAddr::new(address, 53), name, script);
         let names = Names { fixed: &[], by_dns: Some((name, address)) };
-        Some((Self::start_in(world, policy, &[], &names)?, nameserver))
+        Some((Self::start_in(world, policy, &[], &names), nameserver))
     }
 
-    fn start_in(world: Network, policy: &str, without: &[&str], names: &Names<'_>) -> Option<Self> {
+    fn start_in(world: Network, policy: &str, without: &[&str], names: &Names<'_>) -> Self {
         let folder = tempfile::Builder::new().prefix("freeboard-lab-").tempdir().unwrap();
         let ca = Arc::new(TestCa::new());
         let upstream = Upstream::start(&world, &ca, without);
@@ -240,7 +240,7 @@ impl Lab {
             next_run: AtomicU64::new(1),
         };
         lab.reconnect();
-        Some(lab)
+        lab
     }
 
     /// Opens a control connection anew, for instance after the broker was started again.

@@ -143,7 +143,7 @@ impl Sketch {
         report: &mut Report,
     ) -> bool {
         let ambiguous = problems.iter().filter(|problem| problem.code == Code::AmbiguousCredential);
-        let indices = ambiguous.flat_map(|problem| {
+        let indices = ambiguous.filter_map(|problem| {
             let lines = problem.place.iter().chain(problem.related.iter().map(|related| &related.place));
             // The later of the two, so that the answer does not depend on the order of the problems.
             lines.filter_map(|place| places.get(&place.line).copied()).max()

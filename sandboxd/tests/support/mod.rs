@@ -225,6 +225,7 @@ impl FakeBroker {
             RequestBody::Open(_) => "open",
             RequestBody::Close(_) => "close",
             RequestBody::Note(_) => "note",
+            RequestBody::Approvals | RequestBody::Decide(_) => "approvals",
         };
         self.asked.lock().unwrap().iter().map(word).collect()
     }
@@ -267,6 +268,7 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
         }
         RequestBody::Close(_) => AnswerBody::Closed(Trace { allowed: 2, ..Trace::default() }),
         RequestBody::Note(_) => AnswerBody::Noted,
+        RequestBody::Approvals | RequestBody::Decide(_) => unreachable!("sandboxd approves nothing"),
     }
 }
 
