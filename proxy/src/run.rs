@@ -292,3 +292,36 @@ impl Runs {
         bool::from(subtle::ConstantTimeEq::ct_eq(&given[..], &expected[..])).then_some(run)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use freeboard_policy::{Policy, SourceFile};
+
+    use super::*;
+    use crate::credential::Store;
+    use crate::testing::{lab, ok};
+
+    #[tokio::test]
+    async fn time_ends_permissions_by_ttl_and_by_the_last_day() {
+        let lab = lab(|_| ok("", "")).await;
+        let run = &lab.client.run;
+        let ends = |more: &str| {
+            let grants = run.grants.iter().map(|name| {
+                format!(
+                    "[grant.{name}]\ncallers = [\"*\"]\n{more}\n[[grant.{name}.allow]]\napi = \"one\"\nroutes = [\"GET /{name}\"]\n"
+                )
+            });
+            let text = format!("[api.one]\norigins = [\"https://api.test\"]\n{}", grants.collect::<String>());
+            let policy = Policy::load(&[SourceFile::new("policy.toml", text)]).unwrap().policy;
+            let mut ends: Vec<u64> =
+                run.permission_ends(&Snapshot::new(policy, None, Store::default())).collect();
+            ends.dedup();
+            ends
+        };
+        let (opened, after_the_last_day) = (run.opened.unix_ms, 1_801_440_000_000);
+        assert!(ends("").is_empty());
+        assert_eq!(ends("ttl = \"15m\""), [opened + 900_000]);
+        assert_eq!(ends("expires = 2027-01-31"), [after_the_last_day]);
+        assert_eq!(ends("ttl = \"1h\"\nexpires = 2027-01-31")[..2], [opened + 3_600_000, after_the_last_day]);
+    }
+}

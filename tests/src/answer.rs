@@ -79,7 +79,7 @@ pub fn echo(request: &Recorded) -> Answer {
     let token = secret.rsplit(' ').next().unwrap_or_default().to_owned();
     let percent: String = token.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();
-    let json = serde_json::json!({ "target": request.target, "fields": request.fields });
+    let json = serde_json::json!({ "target": request.target, "fields": request.fields.to_vec() });
     match request.path() {
         "/headers" => Answer::json(&json),
         "/base64" => Answer::new(200, &[], base64::engine::general_purpose::STANDARD.encode(&token)),

@@ -2,12 +2,35 @@
 
 use std::io::{self, Read};
 
+/// A list of fields, names as they came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Fields(Vec<(String, String)>);
+
+impl Fields {
+    /// Values of a field, whatever the case of its name.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let named = self.0.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.all(name).first().copied()
+    }
+}
+
+impl std::ops::Deref for Fields {
+    type Target = [(String, String)];
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
 /// An answer as it came.
 #[derive(Clone)]
 pub struct Response {
     pub status: u16,
-    /// Names as they came.
-    pub fields: Vec<(String, String)>,
+    pub fields: Fields,
     pub body: Vec<u8>,
     pub trailers: Vec<(String, String)>,
     /// Status line and fields, raw.
@@ -15,17 +38,13 @@ pub struct Response {
 }
 
 impl Response {
-    /// Values of a field, whatever the case of its name.
+    /// See [`Fields::all`].
     pub fn all(&self, name: &str) -> Vec<&str> {
-        self.fields
-            .iter()
-            .filter(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-            .collect()
+        self.fields.all(name)
     }
 
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.all(name).first().copied()
+        self.fields.field(name)
     }
 
     pub fn text(&self) -> String {
@@ -132,7 +151,7 @@ fn read_chunks(stream: &mut dyn Read, response: &mut Response) -> io::Result<()>
         if line.is_empty() {
             return Ok(());
         }
-        response.trailers.extend(parse_fields(std::iter::once(line.as_str()))?);
+        response.trailers.extend_from_slice(&parse_fields(std::iter::once(line.as_str()))?);
     }
 }
 
@@ -147,14 +166,15 @@ fn read_line(stream: &mut dyn Read) -> io::Result<String> {
     String::from_utf8(line).map_err(|_| malformed("a line that is not text"))
 }
 
-pub(crate) fn parse_fields<'a>(lines: impl Iterator<Item = &'a str>) -> io::Result<Vec<(String, String)>> {
-    lines
+pub(crate) fn parse_fields<'a>(lines: impl Iterator<Item = &'a str>) -> io::Result<Fields> {
+    let fields: io::Result<Vec<_>> = lines
         .filter(|line| !line.is_empty())
         .map(|line| {
             let (name, value) = line.split_once(':').ok_or_else(|| malformed(line))?;
             Ok((name.to_owned(), value.trim_matches([' ', '\t']).to_owned()))
         })
-        .collect()
+        .collect();
+    fields.map(Fields)
 }
 
 fn malformed(what: &str) -> io::Error {

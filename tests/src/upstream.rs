@@ -11,7 +11,7 @@ use rustls::{ServerConnection, StreamOwned};
 use crate::answer::{Answer, Then, echo};
 use crate::ca::{Flaw, TestCa};
 use crate::network::Network;
-use crate::response::{parse_fields, read_head};
+use crate::response::{Fields, parse_fields, read_head};
 
 /// The lab's hosts, in the order of their addresses (10.77.0.1…).
 pub const HOSTS: [&str; 8] =
@@ -35,7 +35,7 @@ pub struct Recorded {
     pub connection: usize,
     pub method: String,
     pub target: String,
-    pub fields: Vec<(String, String)>,
+    pub fields: Fields,
     /// Raw request line and fields, with the empty line.
     pub head: Vec<u8>,
     /// Body bytes as framed on the wire (chunk sizes and all).
@@ -59,16 +59,13 @@ impl std::fmt::Debug for Recorded {
 }
 
 impl Recorded {
+    /// See [`Fields::all`].
     pub fn all(&self, name: &str) -> Vec<&str> {
-        self.fields
-            .iter()
-            .filter(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.as_str())
-            .collect()
+        self.fields.all(name)
     }
 
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.all(name).first().copied()
+        self.fields.field(name)
     }
 
     pub fn path(&self) -> &str {

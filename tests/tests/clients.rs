@@ -682,11 +682,12 @@ fn h22_events_arrive_as_they_are_sent() {
 }
 
 #[test]
-fn h26_h29_large_bodies_pass_both_ways() {
+fn e16_h26_h29_large_bodies_pass_both_ways() {
     let Some(lab) = Lab::start() else { return };
     lab.upstream.on("pub.test", "/up", |request| Answer::new(200, &[], request.body.len().to_string()));
     let big = vec![b'x'; 20 << 20];
     lab.upstream.on("pub.test", "/down", move |_| Answer::new(200, &[], &big));
+    let before = high_water_kib(lab.broker.pid());
     for size in ["130k", "1M", "20M"] {
         let script = format!(
             "head -c {size} /dev/zero > f && curl -sS --http1.1 -T f https://pub.test/up && echo && curl -sS --http1.1 --data-binary @f https://pub.test/up"
@@ -700,6 +701,36 @@ fn h26_h29_large_bodies_pass_both_ways() {
     }
     let ran = lab.shell(&["pub"], "curl -sS https://pub.test/down | wc -c").succeeded();
     assert_eq!(ran.stdout.trim(), (20 << 20).to_string());
+    // Three bodies of 20 MiB have passed; none was held.
+    let grown = high_water_kib(lab.broker.pid()) - before;
+    assert!(grown < 10 << 10, "the broker has grown by {grown} KiB");
+}
+
+/// The most memory that a process has had, in KiB.
+fn high_water_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// What a run writes is gone with it: hooks and settings that a program of the host would run later never get there.
+#[test]
+fn f18_nothing_that_a_run_writes_lands_on_the_host() {
+    let Some(lab) = Lab::start() else { return };
+    let project = lab.folder().join("project");
+    std::fs::create_dir(&project).unwrap();
+    let settings = project.join(".envrc");
+    std::fs::write(&settings, "export A=1\n").unwrap();
+    let file = format!("{}:project/.envrc", settings.display());
+    let script = "set -e; cat project/.envrc; echo evil >> project/.envrc; mkdir -p project/.git/hooks project/.vscode; \
+        echo '#!/bin/sh' > project/.git/hooks/post-checkout; echo '[core] fsmonitor=evil' > project/.git/config; \
+        echo '{}' > project/.vscode/tasks.json; mv project moved; ln -s / project; echo done";
+    let ran = lab.sandbox_as(User::Own, &[], &["--file", &file], &["/bin/sh", "-c", script]).succeeded();
+    assert_eq!(ran.stdout, "export A=1\ndone\n", "{ran:?}");
+    let names: Vec<_> =
+        std::fs::read_dir(&project).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, [".envrc"]);
+    assert_eq!(std::fs::read_to_string(&settings).unwrap(), "export A=1\n");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn c03_accept_encoding_is_limited_to_what_can_be_read() {
 }
 
 #[test]
-fn c03_an_encoding_that_cannot_be_read_is_not_passed_as_scrubbed() {
+fn c03_e11_an_encoding_that_cannot_be_read_is_not_passed_as_scrubbed() {
     let Some(lab) = Lab::start() else { return };
     for encoding in ["compress", "x-unknown", "gzip, gzip", "aes128gcm"] {
         let name = encoding.replace([',', ' '], "-");

@@ -538,7 +538,7 @@ fn b36_bytes_after_an_answer_are_dropped_with_their_connection() {
 }
 
 #[test]
-fn b37_runs_do_not_share_upstream_connections() {
+fn b37_c26_runs_do_not_share_upstream_connections() {
     let Some(lab) = Lab::start() else { return };
     let (one, two) = (lab.run(&["items"]), lab.run(&["items"]));
     for way in WAYS {

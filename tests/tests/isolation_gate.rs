@@ -612,3 +612,85 @@ fn d08_a_name_that_is_bound_anew_is_dialled_at_a_checked_address_or_not_at_all()
     }
     assert!(trap.accept().is_err(), "an address that was not checked was dialled");
 }
+
+/// The outer name counts, and no inner one is ever looked for: the hello is answered as one without the extension.
+#[test]
+fn d17_an_encrypted_client_hello_is_decided_by_its_outer_name() {
+    use rustls::client::{EchGreaseConfig, EchMode};
+    use rustls::crypto::hpke::Hpke as _;
+    with_run(&["items"], |run| {
+        let suite = rustls::crypto::aws_lc_rs::hpke::DH_KEM_X25519_HKDF_SHA256_AES_128;
+        let (public, _) = suite.generate_key_pair().unwrap();
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(
+            <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::pem_slice_iter(
+                run.ca_pem.as_bytes(),
+            )
+            .map(Result::unwrap),
+        );
+        let provider = std::sync::Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mode = EchMode::Grease(EchGreaseConfig::new(suite, public));
+        let builder = rustls::ClientConfig::builder_with_provider(provider).with_ech(mode).unwrap();
+        let mut config = builder.with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config = std::sync::Arc::new(config);
+        for (target, status) in [("/v1/items/1", 200), ("/v1/admin", 403)] {
+            let address = run.resolve("api.test").unwrap();
+            let stream = run.gate.connect((address, 443).into()).unwrap();
+            let name = rustls::pki_types::ServerName::try_from("api.test").unwrap();
+            let connection = rustls::ClientConnection::new(std::sync::Arc::clone(&config), name).unwrap();
+            let mut wire = rustls::StreamOwned::new(connection, stream);
+            wire.write_all(get("api.test", target).as_bytes()).unwrap();
+            assert_eq!(freeboard_tests::response::read(&mut wire, "GET").unwrap().status, status);
+            assert_eq!(wire.conn.ech_status(), rustls::client::EchStatus::Grease);
+        }
+    });
+}
+
+#[test]
+fn e01_e03_slow_heads_and_silent_connections_end_at_their_deadline() {
+    with_run(&["items"], |run| {
+        let begun = std::time::Instant::now();
+        let mut slow = run.tls(Way::Transparent, "api.test");
+        slow.set_patience(Duration::from_secs(25));
+        let mut tunnel = run.proxy();
+        tunnel.set_patience(Duration::from_secs(25));
+        let connect = "CONNECT api.test:443 HTTP/1.1\r\nHost: api.test:443\r\n\r\n";
+        assert_eq!(tunnel.ask(connect).status(), Some(200));
+        let mut silent = run.dial("api.test", 443).unwrap();
+        silent.set_patience(Duration::from_secs(25));
+        // A byte now and then does not help; other requests are served meanwhile.
+        slow.send("GET /v1/items/1 HTTP/1.1\r\n").unwrap();
+        while begun.elapsed() < Duration::from_secs(12) {
+            slow.send("X").unwrap();
+            let asked = std::time::Instant::now();
+            allowed(run, Way::Connect, "api.test", get("api.test", "/v1/items/1"));
+            assert!(asked.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let answer = slow.read_answer("GET").answer();
+        assert_eq!((answer.status, answer.reason().as_deref()), (408, Some("client_timeout")));
+        assert!(slow.is_closed() && tunnel.is_closed() && silent.is_closed());
+        assert!(begun.elapsed() > Duration::from_secs(12) && begun.elapsed() < Duration::from_secs(22));
+    });
+}
+
+/// One name that nobody answers for holds up neither its own request for long nor any other.
+#[test]
+fn e26_a_name_server_without_an_answer_ends_at_its_deadline() {
+    let Some((lab, _nameserver)) = Lab::start_with_nameserver(POLICY, "pub.test", Vec::new()) else { return };
+    let run = lab.run(&["pub", "items"]);
+    let begun = std::time::Instant::now();
+    let mut waiting: Vec<Wire> = (0..8).map(|_| run.tls(Way::Transparent, "pub.test")).collect();
+    for wire in &mut waiting {
+        wire.send(get("pub.test", "/x")).unwrap();
+    }
+    allowed(&run, Way::Transparent, "api.test", get("api.test", "/v1/items/1"));
+    assert!(begun.elapsed() < Duration::from_secs(4), "another name waited {:?}", begun.elapsed());
+    for wire in &mut waiting {
+        wire.set_patience(Duration::from_secs(15));
+        let answer = wire.read_answer("GET").answer();
+        assert_eq!(answer.reason().as_deref(), Some("upstream_unresolved"), "{answer:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
+}

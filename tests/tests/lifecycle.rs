@@ -206,7 +206,7 @@ fn g18_a_route_that_is_taken_away_is_gone_for_open_connections() {
 }
 
 #[test]
-fn g18_a_stream_is_cut_when_the_time_of_its_grant_is_over() {
+fn e18_g18_a_stream_is_cut_when_the_time_of_its_grant_is_over() {
     let policy = POLICY
         .replace("[grant.pub]\ncallers = [\"lab\"]\n", "[grant.pub]\ncallers = [\"lab\"]\nttl = \"3s\"\n");
     let Some(lab) = Lab::start_with(&policy, &[]) else { return };

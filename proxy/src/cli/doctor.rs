@@ -4,9 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::exit::with_causes;
 use super::{ConfigFlags, Exit, terminal};
 use crate::broker::Clock;
 use crate::config::Config;
+use crate::credential::unready;
 use crate::privileges;
 use crate::record::log_files;
 use crate::reload;
@@ -34,9 +36,10 @@ impl Doctor {
             Ok(config) => config,
             Err(exit) => return exit,
         };
-        let checks: [(&str, Check); 6] = [
+        let checks: [(&str, Check); 7] = [
             ("CA", ca),
             ("policy", policy),
+            ("credentials", credentials),
             ("audit log", audit),
             ("user", user),
             ("control socket", socket),
@@ -65,7 +68,7 @@ fn ca(config: &Config) -> Found {
     let now = Clock.now().unix_seconds();
     let ca = CertificateAuthority::load(&config.ca_certificate, &config.ca_key, now);
     let help = "`freeboard ca init` makes a CA; an existing key needs mode 0600".to_owned();
-    let ca = ca.map_err(|error| (with_cause(&error), help))?;
+    let ca = ca.map_err(|error| (with_causes(&error), help))?;
     let days = (ca.validity().1 - now) / 86_400;
     if days < 30 {
         let help = "make a new one in good time, and give it to the guests".to_owned();
@@ -76,7 +79,7 @@ fn ca(config: &Config) -> Found {
 
 fn policy(config: &Config) -> Found {
     let help = || "`freeboard policy check` shows every problem".to_owned();
-    let read = reload::read(&config.policy).map_err(|error| (with_cause(&error), help()))?;
+    let read = reload::read(&config.policy).map_err(|error| (with_causes(&error), help()))?;
     let commit = read.snapshot.identity.commit.as_deref().unwrap_or("no git work tree").to_owned();
     Ok(format!(
         "`{}`: {} files, {} warnings, digest {}, commit {commit}",
@@ -87,13 +90,34 @@ fn policy(config: &Config) -> Found {
     ))
 }
 
+/// Whether every secret of the policy can be used as it is. What this user may not look at is no problem yet: the broker's
+/// own user may.
+fn credentials(config: &Config) -> Found {
+    // A policy that cannot be read is the problem of another line.
+    let Ok(read) = reload::read(&config.policy) else { return Ok("unknown without a policy".to_owned()) };
+    let policy = &read.snapshot.policy;
+    let (hidden, unready): (Vec<_>, Vec<_>) = unready(policy).into_iter().partition(|found| found.hidden);
+    if !unready.is_empty() {
+        let problems = unready.iter().map(|found| format!("`{}`: {}", found.credential, found.problem));
+        let help = "requests that need them are refused with `credential_unavailable`; no reload is needed once they are mended";
+        return Err((problems.collect::<Vec<_>>().join("; "), help.to_owned()));
+    }
+    let all = policy.credentials().count();
+    Ok(match hidden.len() {
+        0 => format!("{all}, each with a secret that can be used"),
+        hidden => {
+            format!("{all}, {hidden} of them not for this user to look at; ask again as the broker's user")
+        }
+    })
+}
+
 fn audit(config: &Config) -> Found {
     let folder = &config.audit.folder;
     if !folder.exists() {
         return Ok(format!("`{}` will be made", folder.display()));
     }
     let help = || format!("the broker's user must be able to read and write `{}`", folder.display());
-    let files = log_files(folder).map_err(|error| (with_cause(&error), help()))?;
+    let files = log_files(folder).map_err(|error| (with_causes(&error), help()))?;
     let access = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
     access.map_err(|error| (format!("`{}` cannot be written: {error}", folder.display()), help()))?;
     let free = rustix::fs::statvfs(folder).map_or(0, |fs| fs.f_bavail.saturating_mul(fs.f_frsize));
@@ -106,7 +130,7 @@ fn audit(config: &Config) -> Found {
 
 fn user(config: &Config) -> Found {
     let help = "`useradd --system freeboard`, or set the option `user`".to_owned();
-    let identity = privileges::identity(&config.user).map_err(|error| (with_cause(&error), help.clone()))?;
+    let identity = privileges::identity(&config.user).map_err(|error| (with_causes(&error), help.clone()))?;
     match (identity.uid.as_raw(), identity.change) {
         (0, _) => Err(("the broker would keep root".to_owned(), help)),
         (uid, true) => Ok(format!("becomes uid {uid}")),
@@ -135,12 +159,5 @@ fn open_files(_: &Config) -> Found {
         }
         Some(most) => Ok(format!("at most {most}")),
         None => Ok("no limit".to_owned()),
-    }
-}
-
-fn with_cause(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(cause) if !error.to_string().contains(&cause.to_string()) => format!("{error}: {cause}"),
-        _ => error.to_string(),
     }
 }

@@ -62,6 +62,12 @@ impl From<&StartError> for Exit {
 
 /// Prints the error with its causes to stderr, once each, and gives the exit code.
 pub fn report(exit: Exit, error: &dyn std::error::Error) -> Exit {
+    eprintln!("error: {}", with_causes(error));
+    exit
+}
+
+/// The error and its causes in one line, each said once.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -73,8 +79,7 @@ pub fn report(exit: Exit, error: &dyn std::error::Error) -> Exit {
         }
         cause = error.source();
     }
-    eprintln!("error: {text}");
-    exit
+    text
 }
 
 /// Prints what to do next to stderr.

@@ -4,6 +4,7 @@
 //! comes back. Secrets live in [`Secret`], which does not show itself.
 
 mod jwt;
+mod readiness;
 mod scrub;
 mod secret;
 mod sieve;
@@ -15,6 +16,7 @@ mod tests;
 
 use std::sync::Arc;
 
+pub use readiness::{Unready, unready};
 pub use scrub::{Masked, Scrubber};
 pub use secret::Secret;
 pub use store::Store;

@@ -50,13 +50,24 @@ pub(super) enum Stamp {
 /// Reads the secret. One trailing line end is not part of it.
 pub(super) async fn read(reference: &SecretReference) -> Result<(Secret, Stamp), SourceError> {
     match reference {
+        SecretReference::Exec(command) => Ok((run_helper(command).await?, Stamp::Ages)),
+        other => read_now(other),
+    }
+}
+
+/// Reads what needs no helper.
+pub(super) fn read_now(reference: &SecretReference) -> Result<(Secret, Stamp), SourceError> {
+    match reference {
         SecretReference::File(path) => read_file(Path::new(path)),
         SecretReference::Systemd(name) => read_file(&systemd_path(name)?),
         SecretReference::Env(name) => {
             let value = std::env::var_os(name).ok_or_else(|| SourceError::NotInEnvironment(name.clone()))?;
             Ok((trimmed(std::os::unix::ffi::OsStringExt::into_vec(value))?, Stamp::Constant))
         }
-        SecretReference::Exec(command) => Ok((run_helper(command).await?, Stamp::Ages)),
+        SecretReference::Exec(command) => Err(SourceError::Helper {
+            program: command.first().cloned().unwrap_or_default(),
+            what: "has to be run".to_owned(),
+        }),
     }
 }
 

@@ -147,7 +147,7 @@ fn next_identity() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn reference(view: &CredentialView) -> &SecretReference {
+pub(super) fn reference(view: &CredentialView) -> &SecretReference {
     match view {
         CredentialView::Bearer { token } => token,
         CredentialView::Header { value, .. } | CredentialView::Query { value, .. } => value,

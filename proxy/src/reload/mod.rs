@@ -8,11 +8,13 @@ pub mod folder;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use freeboard_audit::{Event, Loaded as Cause, PolicyIdentity, PolicyLoaded, ReloadRefused};
-use freeboard_policy::{Diagnostic, Policy, render_all};
+use freeboard_audit::{
+    Event, Finding, Loaded as Cause, PolicyIdentity, PolicyLoaded, ReloadRefused, Severity,
+};
+use freeboard_policy::{Diagnostic, Policy, Reason, render_all};
 
 use crate::broker::{Broker, Snapshot};
-use crate::credential::Store;
+use crate::credential::{Store, unready};
 use folder::FolderError;
 
 /// Why there is no new policy.
@@ -155,6 +157,21 @@ impl Reloader {
             files,
             warnings,
         }));
+        self.record_unready();
+    }
+
+    /// Says which credentials requests would be refused for. The policy is in force all the same: what needs no credential, or
+    /// another one, goes on, and a secret that is mended is used without a reload.
+    fn record_unready(&self) {
+        for found in unready(&self.broker.snapshot().policy) {
+            tracing::error!(credential = %found.credential, "its requests will be refused: {}", found.problem);
+            self.record(Event::Finding(Finding {
+                severity: Severity::Error,
+                code: Reason::CredentialUnavailable.code().into(),
+                credential: Some(found.credential),
+                detail: found.problem.into(),
+            }));
+        }
     }
 
     fn record(&self, event: Event) {

@@ -84,3 +84,78 @@ fn the_commit_of_the_policy_folder_is_in_every_record() {
     broker.signal(Signal::HUP);
     assert_eq!(lab.wait_record("policy_loaded", 3)[2]["commit"], git(&["rev-parse", "HEAD"]).as_str());
 }
+
+/// Said at the start and at each reload, not only when a request needs it; and mended without either.
+#[test]
+fn a_secret_that_cannot_be_used_is_a_finding_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let lab = Lab::with("reload_every = \"off\"");
+    let file = |name: &str, mode: u32| {
+        let path = lab.at(name);
+        std::fs::write(&path, "canary-9f27").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        if crate::broker::is_root() {
+            nix::unistd::chown(&path, Some(nix::unistd::Uid::from_raw(65534)), None).unwrap();
+        }
+        path.display().to_string()
+    };
+    let policy = |open: &str, good: &str| {
+        let credential =
+            |name: &str, source: &str| format!("[credential.{name}]\nkind = \"bearer\"\ntoken = {source}\n");
+        let api = |name: &str| {
+            format!(
+                "[api.{name}]\norigins = [\"https://{name}.test\"]\ncredential = \"{name}\"\n\
+                 [[grant.g.allow]]\napi = \"{name}\"\nroutes = [\"GET /x\"]\n"
+            )
+        };
+        let names = ["open", "good", "gone", "unset", "helper"];
+        let sources = [
+            format!("{{ file = {open:?} }}"),
+            format!("{{ file = {good:?} }}"),
+            format!("{{ file = {:?} }}", lab.at("gone").display().to_string()),
+            "{ env = \"FREEBOARD_TEST_UNSET\" }".to_owned(),
+            format!("{{ exec = [\"/bin/touch\", {:?}] }}", lab.at("helper-ran").display().to_string()),
+        ];
+        let text: String =
+            names.iter().zip(&sources).map(|(name, source)| credential(name, source)).collect();
+        format!("{text}[grant.g]\ncallers = [\"bot\"]\n{}", names.map(api).concat())
+    };
+    let (open, good) = (file("open", 0o644), file("good", 0o600));
+    lab.write_policy(&policy(&open, &good));
+    let broker = lab.start();
+    let findings = lab.wait_record("finding", 3);
+    let said = |name: &str| {
+        let found = findings.iter().find(|finding| finding["credential"] == name);
+        found.map(|finding| {
+            assert_eq!(
+                (finding["severity"].as_str(), finding["code"].as_str()),
+                (Some("error"), Some("credential_unavailable"))
+            );
+            finding["detail"].as_str().unwrap().to_owned()
+        })
+    };
+    assert!(said("open").unwrap().contains("has mode 644"), "{findings:?}");
+    assert!(said("gone").unwrap().contains("No such file"), "{findings:?}");
+    assert!(said("unset").unwrap().contains("`FREEBOARD_TEST_UNSET` is not set"), "{findings:?}");
+    assert_eq!((said("good"), said("helper"), findings.len()), (None, None, 3));
+    assert!(!lab.at("helper-ran").exists(), "a helper was run without need");
+    // `doctor` says the same.
+    let doctor = lab.freeboard(&["doctor"]);
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert_eq!(doctor.status.code(), Some(1), "{text}");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("problem  credentials: "))
+        .unwrap_or_else(|| panic!("{text}"));
+    for part in ["`open`", "mode 644", "`gone`", "`unset`"] {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(!line.contains("`good`") && !text.contains("canary-9f27"), "{text}");
+    // A reload looks again.
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o600)).unwrap();
+    broker.signal(Signal::HUP);
+    let findings = lab.wait_record("finding", 5);
+    let names: Vec<_> = findings[3..].iter().map(|finding| finding["credential"].as_str().unwrap()).collect();
+    assert_eq!(names, ["gone", "unset"]);
+    assert!(!lab.output().contains("canary-9f27"));
+}

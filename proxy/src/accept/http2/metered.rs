@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::unseen::Unseen;
 use crate::limits::CONTROL_BYTES_AHEAD;
 
 /// Bytes that a connection may still send.
@@ -37,16 +38,17 @@ impl Allowance {
     }
 }
 
-/// A stream whose reads are counted.
+/// A stream whose reads are counted, and whose frames are watched.
 #[derive(Debug)]
 pub(super) struct Metered<IO> {
     stream: IO,
     allowance: Arc<Allowance>,
+    unseen: Unseen,
 }
 
 impl<IO> Metered<IO> {
-    pub(super) fn new(stream: IO, allowance: Arc<Allowance>) -> Self {
-        Self { stream, allowance }
+    pub(super) fn new(stream: IO, allowance: Arc<Allowance>, unseen: Unseen) -> Self {
+        Self { stream, allowance, unseen }
     }
 }
 
@@ -59,6 +61,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         let read = buffer.filled().len() - before;
+        self.unseen.read(buffer.filled().get(before..).unwrap_or_default());
         if self.allowance.spend(read as u64) {
             Poll::Ready(Ok(()))
         } else {
@@ -70,7 +73,9 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Metered<IO> {
 
 impl<IO: AsyncWrite + Unpin> AsyncWrite for Metered<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, bytes))?;
+        self.unseen.written(bytes.get(..written).unwrap_or_default());
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -78,7 +83,14 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Metered<IO> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, slices))?;
+        let mut left = written;
+        for slice in slices {
+            let taken = left.min(slice.len());
+            self.unseen.written(slice.get(..taken).unwrap_or_default());
+            left -= taken;
+        }
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -6,6 +6,7 @@
 mod body;
 mod metered;
 mod sink;
+mod unseen;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ use crate::request::{Length, Place, RequestHead, Version};
 use body::StreamBody;
 use metered::{Allowance, Metered};
 use sink::StreamSink;
+use unseen::Unseen;
 
 type Frames = bytes::Bytes;
 
@@ -43,9 +45,15 @@ where
     IO: AsyncRead + AsyncWrite + Unpin + Send,
 {
     let allowance = Arc::new(Allowance::default());
-    let handshake = settings().handshake::<_, Frames>(Metered::new(stream, Arc::clone(&allowance)));
-    match timeout(limits::HANDSHAKE_TIMEOUT, handshake).await {
-        Ok(Ok(connection)) => streams(client, &Arc::new(lead), connection, &allowance).await,
+    let unseen = Unseen::default();
+    let metered = Metered::new(stream, Arc::clone(&allowance), unseen.clone());
+    match timeout(limits::HANDSHAKE_TIMEOUT, settings().handshake::<_, Frames>(metered)).await {
+        Ok(Ok(connection)) => {
+            let lead = Arc::new(lead);
+            streams(client, &lead, connection, &allowance, &unseen).await;
+            // What h2 refused in the last breath of the connection.
+            refused(client, &lead, unseen.take()).await;
+        }
         // Nothing was asked; there is nothing to record but a broken connection, which `http1` does not record either.
         Ok(Err(error)) => tracing::debug!(run = %client.run.id, %error, "no HTTP/2 preface"),
         Err(_) => tracing::debug!(run = %client.run.id, "no HTTP/2 preface in time"),
@@ -75,6 +83,7 @@ async fn streams<IO>(
     lead: &Arc<Lead>,
     mut connection: Connection<Metered<IO>, Frames>,
     allowance: &Arc<Allowance>,
+    unseen: &Unseen,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -86,21 +95,23 @@ async fn streams<IO>(
     let mut draining = pin!(client.broker.draining.cancelled());
     loop {
         tokio::select! {
-            accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => {
+            next = next(&mut connection, unseen) => match next {
+                Err(stops) => refused(client, lead, stops).await,
+                Ok(Some(Ok((request, respond)))) => {
+                    unseen.shown(respond.stream_id().as_u32());
                     allowance.grant(limits::CONTROL_BYTES_PER_STREAM);
                     let started = client.broker.clock.now();
                     running.spawn(one(
                         client.clone(), Arc::clone(lead), started, request, respond, Arc::clone(allowance),
                     ));
                 }
-                Some(Err(error)) => {
+                Ok(Some(Err(error))) => {
                     if !error.is_io() {
                         broken(client, lead, &error).await;
                     }
                     return;
                 }
-                None => return,
+                Ok(None) => return,
             },
             Some(done) = running.join_next() => {
                 idle_since = Instant::now();
@@ -122,6 +133,36 @@ async fn streams<IO>(
                 connection.graceful_shutdown();
             }
         }
+    }
+}
+
+/// A request, an error of the connection, or its end.
+type Shown = Option<Result<(Request<RecvStream>, SendResponse<Frames>), h2::Error>>;
+
+/// What comes next of a connection; `Err` for streams that h2 refused by itself. Those that it has to show come first: only
+/// then is it certain which ones it never will. Cancel-safe.
+async fn next<IO>(
+    connection: &mut Connection<Metered<IO>, Frames>,
+    unseen: &Unseen,
+) -> Result<Shown, Vec<Stop>>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    poll_fn(|cx| match connection.poll_accept(cx) {
+        Poll::Ready(shown) => Poll::Ready(Ok(shown)),
+        Poll::Pending => match unseen.take() {
+            stops if stops.is_empty() => Poll::Pending,
+            stops => Poll::Ready(Err(stops)),
+        },
+    })
+    .await
+}
+
+/// Records what h2 refused, and has answered, by itself.
+async fn refused(client: &Client, lead: &Lead, stops: Vec<Stop>) {
+    for stop in stops {
+        let started = client.broker.clock.now();
+        refuse_unread(client, lead, Version::Http2, started, &stop, &mut sink::Nowhere).await;
     }
 }
 
