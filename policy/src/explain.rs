@@ -336,6 +336,10 @@ impl Policy {
             Some(api) => format!("[[grant.NAME.allow]]\napi = \"{}\"\n{routes}", api.view.name),
             None => {
                 let url = crate::origin::url(host, port);
+                // What no policy may name, such as a metadata service, is not suggested either (ATTACKS G29).
+                if crate::origin::Origin::parse(&url).is_err() {
+                    return Explanation::refuse(refusal.reason, because);
+                }
                 format!("[api.NAME]\norigins = [\"{url}\"]\n\n[[grant.NAME.allow]]\napi = \"NAME\"\n{routes}")
             }
         };

@@ -77,7 +77,7 @@ impl Sketch {
                 Ok(loaded) => loaded.warnings,
                 Err(problems) => problems,
             };
-            if self.cover(&problems, &places)
+            if self.cover(&problems, &places, &mut report)
                 || self.separate(&problems, &places, &mut report)
                 || self.relax(&problems, &places, &mut report)
             {
@@ -104,7 +104,7 @@ impl Sketch {
 
     /// Makes comments of lines that others cover; whether there were any. Each round takes at least one line, so the loop
     /// of `finish` ends.
-    fn cover(&mut self, problems: &[Diagnostic], places: &HashMap<u32, Index>) -> bool {
+    fn cover(&mut self, problems: &[Diagnostic], places: &HashMap<u32, Index>, report: &mut Report) -> bool {
         let covering = |problem: &Diagnostic| {
             let covered = matches!(problem.code, Code::DuplicateRule | Code::ShadowedRule);
             let place = problem.place.as_ref().filter(|_| covered)?;
@@ -128,6 +128,7 @@ impl Sketch {
             let Some(other) = last.filter(|other| *other != index) else { continue };
             let Some(covering) = self.route(*other).map(|route| route.line.clone()) else { continue };
             if let Some(route) = self.route(*index) {
+                report.add(Kind::Covered, route.subject.as_str(), format!("`{covering}` covers it"));
                 route.covered_by = Some(covering);
                 gone.insert(*index);
             }
@@ -192,15 +193,8 @@ impl Sketch {
     }
 
     fn count(&self, report: &mut Report) {
-        let rules = self.grants.iter().flat_map(|grant| &grant.rules);
-        for route in rules.flat_map(|rule| &rule.routes) {
-            match &route.covered_by {
-                Some(other) => {
-                    report.add(Kind::Covered, route.subject.as_str(), format!("`{other}` covers it"));
-                }
-                None => report.routes += 1,
-            }
-        }
+        let routes = self.grants.iter().flat_map(|grant| &grant.rules).flat_map(|rule| &rule.routes);
+        report.routes = routes.filter(|route| route.covered_by.is_none()).count();
     }
 
     /// The text, and which line of it holds which route.

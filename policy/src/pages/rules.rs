@@ -199,7 +199,7 @@ routes = ["GET /orders/{int}"]
         number: 509,
         why: "Of a rule with conditions and one without, the conditions would say nothing; of two with different conditions, which one is asked would depend on their order.",
         example: Example::File(with_rules!(
-            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders/{int}\"]\n\n[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders/7\"]\njson = { \"/state\" = \"open\" }\n"
+            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders/{int}\"]\n\n[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /{name}/7\"]\njson = { \"/state\" = \"open\" }\n"
         )),
         mend: "Make the routes disjoint, or the conditions such that no request meets both.",
         mended: with_rules!(
