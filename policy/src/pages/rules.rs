@@ -1,4 +1,4 @@
-//! E05: rules against each other. E06: cases. E07: conditions.
+//! E05: rules against each other. E06: cases.
 
 use super::files::GOOD;
 use super::{Example, Page};
@@ -195,18 +195,6 @@ routes = ["GET /orders/{int}"]
         mended: GOOD,
     },
     Page {
-        code: Code::AmbiguousRule,
-        number: 509,
-        why: "Of a rule with conditions and one without, the conditions would say nothing; of two with different conditions, which one is asked would depend on their order.",
-        example: Example::File(with_rules!(
-            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders/{int}\"]\n\n[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /{name}/7\"]\njson = { \"/state\" = \"open\" }\n"
-        )),
-        mend: "Make the routes disjoint, or the conditions such that no request meets both.",
-        mended: with_rules!(
-            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"GET /orders/{int}\"]\n\n[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders/7\"]\njson = { \"/state\" = \"open\" }\n"
-        ),
-    },
-    Page {
         code: Code::BadCase,
         number: 601,
         why: "A case that cannot be read tests nothing.",
@@ -220,17 +208,5 @@ expect = "allow"
         },
         mend: "A case is `[[case]]` with `request = \"METHOD URL\"` and `expect = \"allow\"` or `\"refuse\"`. It stands in a file `*.test.toml` beside the policy.",
         mended: GOOD,
-    },
-    Page {
-        code: Code::BadCondition,
-        number: 701,
-        why: "A condition that no request can meet refuses everything, and one that is read differently than it was meant allows what nobody wanted.",
-        example: Example::File(with_rules!(
-            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders\"]\ncontent_type = \"json\"\n"
-        )),
-        mend: "Write the condition as the language has it; the help says what is wrong with it.",
-        mended: with_rules!(
-            "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"POST /orders\"]\ncontent_type = \"application/json\"\n"
-        ),
     },
 ];
