@@ -10,7 +10,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::limits::MAX_TABLE_BYTES;
+use crate::limits::{MAX_TABLE_BYTES, USUAL_TABLE_BYTES};
 use crate::linux::enter_network;
 
 /// What one namespace holds.
@@ -114,7 +114,7 @@ fn read(folder: &Path) -> io::Result<Network> {
 }
 
 fn table(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
+    let mut text = String::with_capacity(USUAL_TABLE_BYTES);
     File::open(path)?.take(MAX_TABLE_BYTES).read_to_string(&mut text)?;
     if u64::try_from(text.len()).unwrap_or(u64::MAX) == MAX_TABLE_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());

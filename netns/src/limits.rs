@@ -20,3 +20,7 @@ pub const NETLINK_ANSWER_BYTES: usize = 16 << 10;
 /// Bytes read from one file of `/proc/PID/net`. A namespace of ours fills a few hundred; at the limit the reading fails
 /// rather than report half a table.
 pub const MAX_TABLE_BYTES: u64 = 1 << 20;
+
+/// Room for such a file as it usually is, in bytes: it has no size to ask for, and a growing buffer takes a call of the
+/// kernel per doubling.
+pub const USUAL_TABLE_BYTES: usize = 4 << 10;

@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod api;
 pub mod callers;
+mod causes;
 pub mod child;
 pub mod cli;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod control_client;
 pub mod evidence;
 pub mod isolate;
 pub mod job;
+mod kernel_file;
 pub mod launch;
 pub mod limits;
 pub mod placement;

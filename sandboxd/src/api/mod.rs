@@ -19,7 +19,6 @@ use crate::callers::Callers;
 use crate::launch::Launcher;
 
 pub use exchange::answer;
-pub(crate) use refuse::chain;
 pub use server::{ServeError, serve};
 
 /// Who is let in.

@@ -8,6 +8,7 @@ use freeboard_wire::digest::hex;
 use freeboard_wire::{Code, ConnectError, PROTOCOL};
 
 use crate::admission::Full;
+use crate::causes::chain;
 use crate::control_client::BrokerError;
 use crate::launch::{Refusal, RunError};
 use crate::placement::Unplaced;
@@ -107,10 +108,4 @@ fn logged(run: &str, error: &dyn std::error::Error) -> String {
     let id = hex(&bytes);
     tracing::error!(run, id, error = chain(error), "a run has no result");
     id
-}
-
-/// An error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

@@ -8,10 +8,10 @@ use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair}
 use rustix::process::{Pid, Signal, WaitOptions, pidfd_send_signal, setsid, waitpid};
 
 use super::message::{FromLauncher, ToLauncher, receive, send};
-use super::setup::{self, Inheritance};
-use super::sys::{self, Cloned, Side};
-use crate::isolate::cgroup::{Group, Groups, Usage, group_name};
-use crate::isolate::{Boundary, namespaces};
+use super::sys::{self, Side};
+use super::unborn::{Failure, Unborn};
+use crate::isolate::cgroup::{Group, Groups, Usage};
+use crate::isolate::{Boundary, Limits};
 
 /// The daemon's end of a launcher. Dropping it ends every run.
 #[derive(Debug)]
@@ -27,6 +27,16 @@ enum Threads {
     NotAsked,
 }
 
+/// What a launcher is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// Runs as they come.
+    ManyRuns,
+    /// One run that comes at once, with these limits: its control group and namespaces are made while the daemon still
+    /// finds out what to run, and the launcher ends with it.
+    OneRun(Limits),
+}
+
 impl Launcher {
     /// Forks the launcher. To be called first thing in `main`: before a runtime or any thread exists, and before
     /// anything secret is in memory.
@@ -34,16 +44,27 @@ impl Launcher {
     /// # Errors
     /// `EBUSY` when the process has more than one thread.
     pub fn start() -> io::Result<Self> {
-        Self::fork(Threads::One)
+        Self::fork(Threads::One, Service::ManyRuns)
+    }
+
+    /// The same for one run with these limits.
+    pub fn start_for_one_run(limits: Limits) -> io::Result<Self> {
+        Self::fork(Threads::One, Service::OneRun(limits))
     }
 
     /// The same for test programs, whose harness has a waiting main thread.
     #[doc(hidden)]
     pub fn start_in_test() -> io::Result<Self> {
-        Self::fork(Threads::NotAsked)
+        Self::fork(Threads::NotAsked, Service::ManyRuns)
     }
 
-    fn fork(threads: Threads) -> io::Result<Self> {
+    /// A launcher for one run, for test programs.
+    #[doc(hidden)]
+    pub fn start_for_one_run_in_test(limits: Limits) -> io::Result<Self> {
+        Self::fork(Threads::NotAsked, Service::OneRun(limits))
+    }
+
+    fn fork(threads: Threads, service: Service) -> io::Result<Self> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let side = match threads {
@@ -54,7 +75,7 @@ impl Launcher {
             Side::Parent(pid) => Ok(Self { socket: Some(ours), pid }),
             Side::Child => {
                 drop(ours);
-                let code = serve(theirs);
+                let code = serve(theirs, service);
                 sys::exit_now(code)
             }
         }
@@ -83,8 +104,8 @@ struct Run {
     group: Option<Group>,
 }
 
-/// The launcher's whole life; ends with the daemon.
-fn serve(socket: OwnedFd) -> i32 {
+/// The launcher's whole life; ends with the daemon, or with its one run.
+fn serve(socket: OwnedFd, service: Service) -> i32 {
     // A terminal's Ctrl-C is the daemon's to handle: it ends its runs in order.
     let _ = setsid();
     // Above all the daemon's end of another launcher's socket: that one would never see the daemon leave.
@@ -93,16 +114,26 @@ fn serve(socket: OwnedFd) -> i32 {
     }
     sys::scrub_environment();
     let _ = rustix::thread::set_name(c"freeboard-start");
-    let mut state = State { groups: None, runs: Vec::new() };
+    let mut state = State { groups: None, runs: Vec::new(), ahead: None, service };
+    if let Service::OneRun(limits) = service {
+        // What fails here fails again when the run comes, and is reported then.
+        state.ahead = state.conceive(FIRST, limits).ok();
+    }
     while state.turn(&socket).is_ok() {}
     state.end_all();
     0
 }
 
+/// What the group of a run is called that was made ahead.
+const FIRST: &str = "first";
+
 struct State {
     /// Found when the first run comes: a daemon without `native` runs leaves control groups alone.
     groups: Option<Groups>,
     runs: Vec<Run>,
+    /// Made before its run came.
+    ahead: Option<Unborn>,
+    service: Service,
 }
 
 impl State {
@@ -125,6 +156,12 @@ impl State {
         let gone: Vec<Run> = gone;
         for run in gone {
             let gone = FromLauncher::Gone { id: run.id, usage: bury(&run) };
+            if self.service != Service::ManyRuns {
+                // Nobody waits for our end in vain: what is left to do is done before the daemon hears of the run's.
+                self.end_all();
+                send(socket, &gone, &[])?;
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
             send(socket, &gone, &[])?;
         }
         if message { self.take_message(socket) } else { Ok(()) }
@@ -159,46 +196,28 @@ impl State {
     }
 
     fn create(&mut self, id: u64, boundary: Boundary, channel: OwnedFd) -> Result<Run, Failure> {
-        let at = |step: &'static str| move |error: io::Error| Failure { step, error };
-        let maps = boundary.maps();
+        let ahead = self.ahead.take().filter(|ahead| ahead.limits == boundary.limits);
+        let unborn = match ahead {
+            Some(ahead) => ahead,
+            None => self.conceive(&boundary.run, boundary.limits)?,
+        };
+        unborn.bear(boundary, channel.as_fd()).map(|(pid, pidfd, group)| Run { id, pid, pidfd, group })
+    }
+
+    /// Makes the group, the namespaces and the first process of a run.
+    fn conceive(&mut self, name: &str, limits: Limits) -> Result<Unborn, Failure> {
         let groups = self.groups.get_or_insert_with(|| {
             let groups = Groups::detect();
             groups.sweep();
             groups
         });
-        let name = group_name(rustix::process::getpid().as_raw_nonzero().get(), &boundary.run);
-        let group = groups.create(&name, &boundary.limits).map_err(at("make the control group"))?;
-        let mut unused = Unused(group);
-        let (into, entrances) = match &unused.0 {
-            Some(group) => {
-                let into = group.for_clone().map_err(at("open the control group"))?;
-                (into, group.entrances().map_err(at("open the control group"))?)
-            }
-            None => (None, Vec::new()),
-        };
-        let (go, hold) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-            .map_err(|error| at("make a pipe")(error.into()))?;
-        let side = sys::clone3(namespaces::clone_flags(), into.as_ref().map(AsFd::as_fd))
-            .map_err(at("clone into new namespaces"))?;
-        let Cloned { pid, pidfd } = match side {
-            Side::Parent(cloned) => cloned,
-            Side::Child => {
-                let by_group = unused.0.is_some();
-                sys::exit_now(setup::live(Inheritance { boundary, channel, go, by_group, entrances }))
-            }
-        };
-        let run = Run { id, pid, pidfd, group: unused.0.take() };
-        let started = start(&run, &maps, &hold);
-        if let Err(failure) = started {
-            let _ = pidfd_send_signal(&run.pidfd, Signal::KILL);
-            bury(&run);
-            return Err(failure);
-        }
-        Ok(run)
+        Unborn::conceive(groups, name, limits)
     }
 
     /// The daemon is gone: nothing may outlive it.
     fn end_all(&mut self) {
+        // Dropping it kills it and removes its group.
+        drop(self.ahead.take());
         for run in &self.runs {
             let _ = pidfd_send_signal(&run.pidfd, Signal::KILL);
         }
@@ -209,31 +228,6 @@ impl State {
             groups.leave();
         }
     }
-}
-
-struct Failure {
-    step: &'static str,
-    error: io::Error,
-}
-
-/// A group without a child yet; removed when the child does not come.
-struct Unused(Option<Group>);
-
-impl Drop for Unused {
-    fn drop(&mut self) {
-        if let Some(group) = &self.0 {
-            group.remove();
-        }
-    }
-}
-
-/// Gives the child its user and lets it go on.
-fn start(run: &Run, maps: &namespaces::Maps, hold: &OwnedFd) -> Result<(), Failure> {
-    let at = |step: &'static str| move |error: io::Error| Failure { step, error };
-    let pid = run.pid.as_raw_nonzero().get();
-    maps.write(pid).map_err(at("write the id maps"))?;
-    rustix::io::write(hold, &[1]).map_err(|error| at("let the child go on")(error.into()))?;
-    Ok(())
 }
 
 /// Waits for a child that ended or was killed, reads what its run used, removes its group.

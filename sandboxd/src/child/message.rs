@@ -39,6 +39,12 @@ pub enum FromLauncher {
     Gone { id: u64, usage: Usage },
 }
 
+/// From the launcher to the first process of a run, with that process's end of the channel to the daemon.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Birth {
+    pub boundary: Boundary,
+}
+
 /// Sends one packet.
 pub fn send<T: Serialize>(socket: impl AsFd, message: &T, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let body = serde_json::to_vec(message)?;

@@ -5,12 +5,13 @@
 //! secret that a child could inherit. When the daemon dies, the launcher sees the end of its socket and every run ends.
 //!
 //! ```text
-//! daemon ──Create, channel end──► launcher ──clone3──► child: setup (boundary) ──► guest::run
-//!    ▲  ◄──Created, pidfd──────────┘                      │
-//!    └────────────── channel: Ready+doors, Job, output, Done ──────────────────────┘
+//! daemon ──Create, channel end──► launcher ──clone3, Birth──► child: setup (boundary) ──► guest::run
+//!    ▲  ◄──Created, pidfd──────────┘                             │
+//!    └────────────── channel: Ready+doors, Job, output, Done ─────────────────────────────┘
 //! ```
 
 pub mod launcher;
 pub mod message;
 pub mod setup;
 pub mod sys;
+mod unborn;

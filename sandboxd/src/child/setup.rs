@@ -13,11 +13,13 @@ use freeboard_control::Door;
 use freeboard_guest::protocol::{Doors, Kind, Ready, SetupFailure, header, write_frame};
 use freeboard_guest::{Surroundings, run};
 use freeboard_netns::{CatchAll, DoorKind, Families, Form, GateSpec, Need, Place, Plan, Planned, Step};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use rustix::process::{Signal, set_parent_process_death_signal, setsid};
 use rustix::thread::{CapabilitiesSecureBits, set_capabilities_secure_bits};
 
+use super::message::{Birth, receive};
 use super::sys;
+use crate::causes::chain;
 use crate::isolate::kernel::Kernel;
 use crate::isolate::{Boundary, GatePorts, cgroup, landlock, mounts, privileges, seccomp};
 
@@ -51,11 +53,9 @@ pub(crate) fn at<E: Into<io::Error>>(step: &str) -> impl FnOnce(E) -> SetupError
 /// What the child was given.
 #[derive(Debug)]
 pub struct Inheritance {
-    pub boundary: Boundary,
-    /// To the daemon.
-    pub channel: OwnedFd,
-    /// A byte comes when the launcher has written the id maps; the end comes when it could not.
-    pub go: OwnedFd,
+    /// From the launcher: the boundary and the channel to the daemon come when the id maps are written; the end comes when
+    /// there is nothing to do.
+    pub line: OwnedFd,
     /// The run has a control group.
     pub by_group: bool,
     /// Where to enter it, when the child was not born in it.
@@ -64,12 +64,18 @@ pub struct Inheritance {
 
 /// The whole life of the child. Returns the exit code of the process.
 pub fn live(inheritance: Inheritance) -> i32 {
-    if let Some(Kernel::Gvisor(gvisor)) = inheritance.boundary.kernel.clone() {
-        return crate::provider::gvisor::child::live(inheritance, &gvisor);
-    }
-    let Inheritance { boundary, channel, go, by_group, entrances } = inheritance;
+    let Inheritance { line, by_group, entrances } = inheritance;
+    // Nobody can be told of a failure yet.
+    let begun = begin(&line, entrances);
+    let Ok(Some((Birth { boundary }, descriptors))) = receive(&line, RecvFlags::empty()) else { return 1 };
+    let Some(channel) = descriptors.into_iter().next() else { return 1 };
+    drop(line);
     let mut channel = UnixStream::from(channel);
-    let surroundings = match build(&boundary, &mut channel, go, by_group, entrances) {
+    if let Some(Kernel::Gvisor(gvisor)) = &boundary.kernel {
+        return crate::provider::gvisor::child::live(&boundary, gvisor, channel, begun);
+    }
+    let built = begun.and_then(|()| build(&boundary, &mut channel, by_group));
+    let surroundings = match built {
         Ok(surroundings) => surroundings,
         Err(error) => {
             error.send(&mut channel);
@@ -79,20 +85,17 @@ pub fn live(inheritance: Inheritance) -> i32 {
     i32::from(run(channel, &surroundings).is_err())
 }
 
-/// The steps in order. Later ones take away what earlier ones needed.
-fn build(
-    boundary: &Boundary,
-    channel: &mut UnixStream,
-    go: OwnedFd,
-    by_group: bool,
-    entrances: Vec<File>,
-) -> Result<Surroundings, SetupError> {
+/// What can be done before the boundary is known.
+fn begin(line: &OwnedFd, entrances: Vec<File>) -> Result<(), SetupError> {
     own_control_groups(entrances)?;
-    sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
-    wait_for(go).map_err(at("wait for the id maps"))?;
-    become_guest_user(boundary)?;
+    sys::close_all_from(3, &[line.as_raw_fd()]).map_err(at("close descriptors"))?;
     setsid().map_err(at("start a session"))?;
-    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
+    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))
+}
+
+/// The steps in order. Later ones take away what earlier ones needed.
+fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Result<Surroundings, SetupError> {
+    become_guest_user(boundary)?;
     let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
     // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
     // (test: the_sockets_are_the_brokers_alone).
@@ -101,6 +104,8 @@ fn build(
     mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
     privileges::set_rlimits(&boundary.limits, by_group).map_err(at("set resource limits"))?;
+    // SECURITY: a policy that was inherited is no right of the user's code: one loop of it would stop the host.
+    sys::leave_realtime().map_err(at("take an ordinary scheduling policy"))?;
     privileges::drop_capabilities().map_err(at("drop capabilities"))?;
     let enforced = landlock::restrict().map_err(|error| at("landlock")(io::Error::other(error)))?;
     let work = open_work().map_err(at("open /work"))?;
@@ -111,17 +116,9 @@ fn build(
 
 /// Enters the run's own group, then takes a control group namespace: its root is where one is at that moment, and
 /// paths above it are not shown.
-pub(crate) fn own_control_groups(entrances: Vec<File>) -> Result<(), SetupError> {
+fn own_control_groups(entrances: Vec<File>) -> Result<(), SetupError> {
     cgroup::enter(&entrances).map_err(at("enter the control group"))?;
     nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWCGROUP).map_err(at("take a control group namespace"))
-}
-
-/// Waits for the launcher's word.
-pub(crate) fn wait_for(go: OwnedFd) -> io::Result<()> {
-    match rustix::io::read(&go, &mut [0])? {
-        0 => Err(io::Error::from(io::ErrorKind::BrokenPipe)),
-        _ => Ok(()),
-    }
 }
 
 /// Takes the run's user id, still with the capabilities of the new user namespace, and asks to die with the launcher.
@@ -189,17 +186,6 @@ pub(crate) fn door(kind: DoorKind) -> Door {
         DoorKind::DnsTcp => Door::DnsTcp,
         DoorKind::CatchAll { .. } => Door::CatchAll,
     }
-}
-
-/// An error and its causes in one line, since it travels as text.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 fn open_work() -> io::Result<OwnedFd> {

@@ -88,6 +88,20 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side<Clo
     }
 }
 
+/// Takes the ordinary scheduling policy where this thread has another one.
+pub fn leave_realtime() -> io::Result<()> {
+    // SAFETY: no memory is involved; 0 names the calling thread.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    if matches!(policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_OTHER | libc::SCHED_BATCH | libc::SCHED_IDLE)
+    {
+        return Ok(());
+    }
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters live across the call; 0 names the calling thread.
+    let result = unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Mount attributes to set (`MOUNT_ATTR_*`); on the whole tree when `recursive`.
 pub fn mount_setattr(tree: impl AsFd, set: u64, recursive: bool) -> io::Result<()> {
     let attributes = libc::mount_attr { attr_set: set, attr_clr: 0, propagation: 0, userns_fd: 0 };

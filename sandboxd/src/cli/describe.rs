@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{Exit, Failure, put, start};
 use crate::config::Flags;
 use crate::launch::millis;
-use crate::provider::Description;
+use crate::provider::{Description, Service};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -19,13 +19,14 @@ pub(super) struct Arguments {
 pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
     super::log("error");
     let config = start::configuration(&arguments.flags)?;
-    let (providers, failed) = start::providers(&start::kinds(&config), usize::MAX, &config);
+    let (providers, failed) =
+        start::providers(&start::kinds(&config), usize::MAX, &config, |_| Service::ManyRuns);
     let descriptions: Vec<Description> = providers.iter().map(|provider| provider.describe()).collect();
     if arguments.json {
         let list: Vec<_> = descriptions.iter().map(as_json).collect();
         let missing: Vec<_> = failed
             .iter()
-            .map(|failed| json!({"provider": failed.kind.name(), "why": crate::api::chain(&failed.error)}))
+            .map(|failed| json!({"provider": failed.kind.name(), "why": crate::causes::chain(&failed.error)}))
             .collect();
         let whole = json!({"providers": list, "not_started": missing, "broker": config.broker.value});
         put(&format!("{whole:#}\n"));

@@ -4,7 +4,7 @@ use super::{Exit, Failure, put, start};
 use crate::callers::Callers;
 use crate::config::{Config, Flags};
 use crate::control_client::Broker;
-use crate::provider::Kind;
+use crate::provider::{Kind, Service};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -65,7 +65,8 @@ pub(super) fn main(arguments: &Arguments) -> Result<Exit, Failure> {
 /// are merely tried, one that works is enough.
 fn providers(config: &Config) -> Result<Vec<Finding>, Failure> {
     let configured = !config.providers.value.is_empty();
-    let (candidates, mut failed) = start::providers(&start::kinds(config), usize::MAX, config);
+    let (candidates, mut failed) =
+        start::providers(&start::kinds(config), usize::MAX, config, |_| Service::ManyRuns);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut started = Vec::new();
     for provider in candidates {
@@ -91,7 +92,7 @@ fn providers(config: &Config) -> Result<Vec<Finding>, Failure> {
         )));
     }
     for failure in &failed {
-        let what = format!("provider {}: {}", failure.kind.name(), crate::api::chain(&failure.error));
+        let what = format!("provider {}: {}", failure.kind.name(), crate::causes::chain(&failure.error));
         let bad = configured || started.is_empty();
         let make = if bad { Finding::bad } else { Finding::note };
         findings.push(make(what, "runs that need this provider are refused until then"));
@@ -113,8 +114,8 @@ fn callers(config: &Config) -> Finding {
     };
     match Callers::load(file) {
         Ok(callers) => Finding::good(format!("{} callers in {}", callers.entries().len(), file.display())),
-        Err(error) if !file.exists() => Finding::note(crate::api::chain(&error), help),
-        Err(error) => Finding::bad(crate::api::chain(&error), "`serve` does not start with this file"),
+        Err(error) if !file.exists() => Finding::note(crate::causes::chain(&error), help),
+        Err(error) => Finding::bad(crate::causes::chain(&error), "`serve` does not start with this file"),
     }
 }
 
@@ -131,8 +132,9 @@ fn broker(config: &Config) -> Result<Finding, Failure> {
             "broker at {shown}, policy {}",
             prepared.policy_digest.get(..12).unwrap_or("without a digest")
         )),
-        Err(error) => {
-            Finding::bad(crate::api::chain(&error), "every run is refused while the broker does not answer")
-        }
+        Err(error) => Finding::bad(
+            crate::causes::chain(&error),
+            "every run is refused while the broker does not answer",
+        ),
     })
 }

@@ -80,7 +80,7 @@ type Failure = Box<dyn std::error::Error>;
 
 /// An error and its causes, one line, to stderr.
 fn report(error: &dyn std::error::Error) {
-    say(&format!("error: {}", crate::api::chain(error)));
+    say(&format!("error: {}", crate::causes::chain(error)));
 }
 
 /// One line to stderr. Nobody reads it any more when that fails.

@@ -22,7 +22,7 @@ use crate::job::{Ending, JobFile, NoSink, OutputSink, Payload};
 use crate::launch::{Launcher, Order, Ran, Refusal, RunError, millis, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, CLI_OUTPUT_BYTES, MAX_PROGRAM_BYTES};
 use crate::placement::Unplaced;
-use crate::provider::{CreateError, Kind};
+use crate::provider::{CreateError, Kind, Service};
 
 /// Ends with the program's own exit code. 124: the time was over. 125: could not start, nothing ran. 126: refused,
 /// nothing ran. 127: the sandbox failed, the program may have run.
@@ -121,7 +121,9 @@ fn prepare(arguments: &Arguments) -> Result<(Launcher, Order, Vec<NotStarted>), 
     let kinds = candidates(&config, &order);
     // A provider costs milliseconds to start; a grant's floor is not known yet, so with grants all are there.
     let enough = if config.providers.value.is_empty() && order.grants.is_empty() { 1 } else { kinds.len() };
-    let (providers, failed) = start::providers(&kinds, enough, &config);
+    let likely = if could_be_wasm(&config, &order) { Kind::Wasm } else { Kind::Native };
+    let service = |kind| if kind == likely { Service::OneRun } else { Service::ManyRuns };
+    let (providers, failed) = start::providers(&kinds, enough, &config, service);
     Ok((start::launcher(&config, providers), order, failed))
 }
 
@@ -131,10 +133,9 @@ fn candidates(config: &Config, order: &Order) -> Vec<Kind> {
         return config.providers.value.clone();
     }
     let floor = order.floor.max(config.min_isolation.value);
-    let snippet = matches!(order.payload, Payload::JavaScript { .. }) && order.files.is_empty();
     let at_most = |tier: Tier| floor.is_none_or(|floor| floor <= tier);
     let mut kinds = Vec::new();
-    if snippet && at_most(Tier::Process) {
+    if could_be_wasm(config, order) {
         kinds.push(Kind::Wasm);
     }
     if at_most(Tier::Container) {
@@ -145,6 +146,13 @@ fn candidates(config: &Config, order: &Order) -> Vec<Kind> {
         kinds.push(Kind::Gvisor);
     }
     if kinds.is_empty() { Kind::ALL.to_vec() } else { kinds }
+}
+
+/// Whether `wasm` takes this run when it is there and no grant asks for more.
+fn could_be_wasm(config: &Config, order: &Order) -> bool {
+    let floor = order.floor.max(config.min_isolation.value);
+    let snippet = matches!(order.payload, Payload::JavaScript { .. }) && order.files.is_empty();
+    snippet && floor.is_none_or(|floor| floor <= Tier::Process)
 }
 
 fn order(arguments: &Arguments) -> Result<Order, super::Failure> {
@@ -375,7 +383,7 @@ fn say_error(error: &RunError, failed: &[NotStarted]) {
         RunError::Refused(_) => "nothing ran",
         RunError::Failed(_) => "the program may have run",
     };
-    say(&format!("sandboxd: {what}: {}", crate::api::chain(error)));
+    say(&format!("sandboxd: {what}: {}", crate::causes::chain(error)));
     if let RunError::Refused(Refusal::Unplaced(_)) = error {
         start::say_not_started(failed);
     }
@@ -413,7 +421,7 @@ fn error_json(run: &str, error: &RunError, exit: Exit) -> serde_json::Value {
         RunError::Refused(_) => "nothing_ran",
         RunError::Failed(_) => "may_have_run",
     };
-    json!({"run": run, "verdict": verdict, "exit_code": exit.code(), "message": crate::api::chain(error)})
+    json!({"run": run, "verdict": verdict, "exit_code": exit.code(), "message": crate::causes::chain(error)})
 }
 
 fn tier(word: &str) -> Result<Tier, String> {

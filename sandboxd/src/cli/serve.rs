@@ -15,6 +15,7 @@ use crate::api::{App, Doorkeeper, serve};
 use crate::callers::Callers;
 use crate::config::{Config, Flags};
 use crate::launch::Launcher;
+use crate::provider::Service;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -104,7 +105,7 @@ fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
     if kinds.is_empty() {
         tracing::warn!("no provider is configured (`providers` or SANDBOX_PROVIDER): nothing will run");
     }
-    let (providers, failed) = start::providers(kinds, kinds.len(), config);
+    let (providers, failed) = start::providers(kinds, kinds.len(), config, |_| Service::ManyRuns);
     if let Some(failed) = failed.into_iter().next() {
         return Err(ServeFailure::Provider { name: failed.kind.name(), source: failed.error });
     }
@@ -187,7 +188,7 @@ async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
                 tracing::info!(callers = callers.entries().len(), "callers reloaded");
                 app.doorkeeper.replace(callers);
             }
-            Err(error) => tracing::error!(error = crate::api::chain(&error), "the old callers stay"),
+            Err(error) => tracing::error!(error = crate::causes::chain(&error), "the old callers stay"),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::admission::Admission;
 use crate::config::{Config, ConfigError, Environment, Flags, load};
 use crate::control_client::Broker;
 use crate::launch::Launcher;
-use crate::provider::{CreateError, Kind, Provider, start};
+use crate::provider::{CreateError, Kind, Provider, Service, start};
 
 /// The configuration as this command sees it.
 pub(super) fn configuration(flags: &Flags) -> Result<Config, ConfigError> {
@@ -26,6 +26,7 @@ pub(super) fn providers(
     kinds: &[Kind],
     enough: usize,
     config: &Config,
+    service: impl Fn(Kind) -> Service,
 ) -> (Vec<Arc<dyn Provider>>, Vec<NotStarted>) {
     let mut started: Vec<Arc<dyn Provider>> = Vec::new();
     let mut failed = Vec::new();
@@ -33,7 +34,7 @@ pub(super) fn providers(
         if started.len() == enough {
             break;
         }
-        match start(*kind, &config.run_limits(), &config.engines()) {
+        match start(*kind, &config.run_limits(), &config.engines(), service(*kind)) {
             Ok(provider) => started.push(provider),
             Err(error) => failed.push(NotStarted { kind: *kind, error }),
         }
@@ -53,6 +54,6 @@ pub(super) fn launcher(config: &Config, providers: Vec<Arc<dyn Provider>>) -> La
 
 pub(super) fn say_not_started(failed: &[NotStarted]) {
     for NotStarted { kind, error } in failed {
-        say(&format!("sandboxd: provider `{}` does not start: {}", kind.name(), crate::api::chain(error)));
+        say(&format!("sandboxd: provider `{}` does not start: {}", kind.name(), crate::causes::chain(error)));
     }
 }

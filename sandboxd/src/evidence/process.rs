@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use crate::kernel_file;
+
 /// The /proc folder of one process.
 #[derive(Debug, Clone)]
 pub struct Process {
@@ -71,7 +73,7 @@ impl Process {
     }
 
     fn text(&self, name: &str) -> io::Result<String> {
-        fs::read_to_string(self.folder.join(name))
+        kernel_file::text(self.folder.join(name))
     }
 
     /// Device and inode of a namespace: the same for two processes exactly when they share it.

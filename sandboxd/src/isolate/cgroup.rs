@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{Limits, limits};
+use crate::kernel_file;
 
 /// Folder below our own group that holds the groups of runs.
 const BASE: &str = "freeboard";
@@ -62,8 +63,8 @@ pub struct Usage {
 impl Groups {
     /// Finds where this process may make groups, and prepares the place. What cannot be prepared does not count.
     pub fn detect() -> Self {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let own = kernel_file::text("/proc/self/cgroup").unwrap_or_default();
+        let mounts = kernel_file::text("/proc/self/mountinfo").unwrap_or_default();
         let places = Places::parse(&own, &mounts);
         if let Some(base) = places.unified.as_deref().and_then(prepare_unified) {
             return Self::Unified { base };
@@ -249,7 +250,7 @@ impl Group {
 
     /// The limits as the kernel holds them: name, value.
     pub fn read_back(&self) -> Vec<(&'static str, String)> {
-        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let read = |path: PathBuf| kernel_file::text(path).unwrap_or_default().trim().to_owned();
         let memory = match self.version {
             Version::V2 => self.memory.join("memory.max"),
             Version::V1 => self.memory.join("memory.limit_in_bytes"),
@@ -269,13 +270,13 @@ impl Group {
     pub fn holds(&self, pid: i32) -> bool {
         let line = pid.to_string();
         self.folders().into_iter().all(|folder| {
-            fs::read_to_string(folder.join("cgroup.procs"))
+            kernel_file::text(folder.join("cgroup.procs"))
                 .is_ok_and(|pids| pids.lines().any(|listed| listed == line))
         })
     }
 
     pub fn usage(&self) -> Usage {
-        let read = |path: PathBuf| fs::read_to_string(path).unwrap_or_default();
+        let read = |path: PathBuf| kernel_file::text(path).unwrap_or_default();
         let counter = |text: String, name: &str| {
             text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()).unwrap_or_default()
         };
@@ -390,7 +391,7 @@ impl<'a> Mount<'a> {
 /// Makes the base folder with the controllers on. Needs a group of our own without other processes (systemd's
 /// `Delegate=yes`), since a group with children and controllers may hold no process itself.
 fn prepare_unified(own: &Path) -> Option<PathBuf> {
-    let available = fs::read_to_string(own.join("cgroup.controllers")).ok()?;
+    let available = kernel_file::text(own.join("cgroup.controllers")).ok()?;
     let has = |name| available.split_whitespace().any(|word| word == name);
     if !(has("memory") && has("pids")) {
         return None;

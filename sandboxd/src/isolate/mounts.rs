@@ -8,12 +8,13 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::CWD;
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_change,
-    move_mount, open_tree, unmount,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, mount, mount_bind,
+    mount_change, move_mount, open_tree, unmount,
 };
 
 use super::view::{Entry, Source, View};
@@ -179,22 +180,44 @@ fn devices() -> Result<(), MountError> {
 fn process_files() -> Result<(), MountError> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
     mount("proc", "proc", "proc", flags, c"hidepid=ptraceable").map_err(at("mount /proc"))?;
+    let mut nothing = Cover::new(|first| bind(Path::new("/dev/null"), first, READ_ONLY | NO_SUID | NO_EXEC));
     for name in MASKED_FILES {
-        let place = Path::new("proc").join(name);
-        if place.exists() {
-            bind(Path::new("/dev/null"), &place, READ_ONLY | NO_SUID | NO_EXEC)
-                .map_err(at(format_args!("cover /proc/{name}")))?;
-        }
+        nothing.put(&Path::new("proc").join(name)).map_err(at(format_args!("cover /proc/{name}")))?;
     }
-    let nothing = tmpfs_options(4096, 1, "0555");
+    // A folder of the root itself, which is empty for ever: it is removed, and the root closed for writing.
+    let empty = Path::new("empty");
+    fs::DirBuilder::new().mode(0o555).create(empty).map_err(at("make an empty folder"))?;
+    let mut nothing = Cover::new(|first| bind(empty, first, READ_ONLY | NO_SUID | NO_DEV | NO_EXEC));
     for name in MASKED_FOLDERS {
-        let place = Path::new("proc").join(name);
-        if place.exists() {
-            tmpfs(&place, MountFlags::RDONLY | MountFlags::NOEXEC, &nothing)
-                .map_err(at(format_args!("cover /proc/{name}")))?;
-        }
+        nothing.put(&Path::new("proc").join(name)).map_err(at(format_args!("cover /proc/{name}")))?;
     }
-    Ok(())
+    fs::remove_dir(empty).map_err(at("remove the empty folder"))
+}
+
+/// One thing that covers many places. Only the first is made from its source and gets its attributes; the others are views of
+/// the first, which have the same: one call of the kernel each, and no file system of their own.
+struct Cover<F> {
+    make: F,
+    first: Option<PathBuf>,
+}
+
+impl<F: Fn(&Path) -> io::Result<()>> Cover<F> {
+    fn new(make: F) -> Self {
+        Self { make, first: None }
+    }
+
+    /// Covers a place; one that is not there needs none.
+    fn put(&mut self, place: &Path) -> io::Result<()> {
+        if !place.exists() {
+            return Ok(());
+        }
+        if let Some(first) = &self.first {
+            return Ok(mount_bind(first, place)?);
+        }
+        (self.make)(place)?;
+        self.first = Some(place.to_owned());
+        Ok(())
+    }
 }
 
 /// The places where a run may write, each with a size and a number of files.

@@ -13,7 +13,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
-pub use self::start::{Engines, Kind, NativeView, RunLimits, start};
+pub use self::start::{Engines, Kind, NativeView, RunLimits, Service, start};
 use crate::job::{Job, Outcome, OutputSink};
 
 /// What a provider says of itself before any run.

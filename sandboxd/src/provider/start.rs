@@ -63,8 +63,22 @@ pub struct Engines {
     pub view: NativeView,
 }
 
+/// What providers are started for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// One run, here and now; then the process ends.
+    OneRun,
+    /// Runs of any caller, one after the other and at once.
+    ManyRuns,
+}
+
 /// Starts one provider: preflight, helpers, smoke test where it has one.
-pub fn start(kind: Kind, limits: &RunLimits, engines: &Engines) -> Result<Arc<dyn Provider>, CreateError> {
+pub fn start(
+    kind: Kind,
+    limits: &RunLimits,
+    engines: &Engines,
+    service: Service,
+) -> Result<Arc<dyn Provider>, CreateError> {
     let view = &engines.view;
     match kind {
         Kind::Native => {
@@ -77,7 +91,14 @@ pub fn start(kind: Kind, limits: &RunLimits, engines: &Engines) -> Result<Arc<dy
                 extra_read_only: view.extra_read_only.clone(),
                 ..NativeConfig::default()
             };
-            Ok(Arc::new(NativeProvider::start(config)?))
+            Ok(Arc::new(NativeProvider::start(config, service)?))
+        }
+        Kind::Wasm => {
+            let settings = wasm::Settings::of(limits);
+            Ok(Arc::new(match service {
+                Service::OneRun => WasmProvider::for_one_run(settings)?,
+                Service::ManyRuns => WasmProvider::new(settings)?,
+            }))
         }
         Kind::Gvisor => {
             let config = GvisorConfig {
@@ -93,6 +114,5 @@ pub fn start(kind: Kind, limits: &RunLimits, engines: &Engines) -> Result<Arc<dy
             };
             Ok(Arc::new(GvisorProvider::start(config)?))
         }
-        Kind::Wasm => Ok(Arc::new(WasmProvider::new(wasm::Settings::of(limits))?)),
     }
 }

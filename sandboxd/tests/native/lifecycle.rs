@@ -169,6 +169,51 @@ fn no_group_is_left_after_an_ordinary_end() {
     });
 }
 
+/// What `sandboxd run` uses: the first process is made ahead, and the launcher ends with its run.
+#[test]
+fn a_launcher_for_one_run_makes_the_same_boundary_and_leaves_nothing() {
+    use freeboard_sandboxd::child::launcher::Launcher;
+    use freeboard_sandboxd::isolate::Limits;
+    use freeboard_sandboxd::provider::native::NativeProvider;
+    let config = NativeConfig::default();
+    let right = config.limits();
+    let wrong = Limits { pids: right.pids + 1, ..right };
+    // With other limits than those of the run, the process that was made ahead is not used.
+    for (limits, ahead) in [(right, true), (wrong, false)] {
+        let launcher = Launcher::start_for_one_run_in_test(limits).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let run_id = runtime.block_on(async {
+            let provider = NativeProvider::new(config.clone(), launcher).unwrap();
+            let job = shell("echo $$; cat /proc/sys/kernel/hostname; id -u");
+            let run_id = job.run.clone();
+            let ran = run_with_evidence(&provider, job).await;
+            assert!(ran.0.facts.iter().all(|fact| fact.met), "{:?}", ran.0.facts);
+            assert_eq!(first(&ran.1).1, "2\nsandbox\n1000\n", "ahead: {ahead}");
+            run_id
+        });
+        for folder in group_folders() {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                assert!(!entry.file_name().to_string_lossy().contains(&run_id));
+            }
+        }
+        wait_until("no group is left", || groups_left("").is_empty());
+    }
+}
+
+#[test]
+fn f09_a_run_has_no_real_time_policy_from_its_daemon() {
+    let daemon = sandboxd_command(&["sh", "-c", "grep -w policy /proc/self/sched; sleep 0"]);
+    let words: Vec<_> = std::iter::once(daemon.get_program()).chain(daemon.get_args()).collect();
+    let output = Command::new("chrt").args(["-r", "1"]).args(words).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if stderr.contains("failed to set pid") {
+        eprintln!("SKIPPED: this user may not have a real-time policy: {stderr}");
+        return;
+    }
+    let policy: String = String::from_utf8_lossy(&output.stdout).split(':').skip(1).collect();
+    assert_eq!((output.status.code(), policy.trim()), (Some(0), "0"), "{stderr}");
+}
+
 #[test]
 fn d30_the_fence_stands_before_the_first_instruction() {
     // The built-in of bash, so that the first connection is tried as early as a program can.

@@ -58,6 +58,14 @@ pub(crate) async fn measured(
     Ok((sandbox, evidence))
 }
 
+/// What was measured, and how it ended.
+pub(crate) async fn run_with_evidence(provider: &NativeProvider, job: Job) -> (Evidence, Outcome) {
+    let plan = Plan { job, prepared: None };
+    let mut sandbox = provider.create(&plan).await.unwrap();
+    let evidence = sandbox.measure().await.unwrap();
+    (evidence, sandbox.release(Arc::new(NoSink)).await.unwrap())
+}
+
 /// One step in a provider of its own; its exit code and what it wrote.
 pub(crate) fn once(job: Job) -> (i32, String, String) {
     with_provider(NativeConfig::default(), async |provider| {

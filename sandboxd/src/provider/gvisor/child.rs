@@ -5,14 +5,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use freeboard_guest::protocol::Doors;
 use freeboard_netns::{CatchAll, Families, Form, Gate, GateSpec, Home, JoinedGate, Plan, apply_here};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open, setrlimit, setsid, wait};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open, setrlimit, wait};
 use rustix::thread::{
     CapabilitiesSecureBits, LinkNameSpaceType, move_into_link_name_space, set_capabilities_secure_bits,
     set_no_new_privs,
@@ -20,7 +20,8 @@ use rustix::thread::{
 
 use super::root::{self, Check};
 use super::{bundle, limits};
-use crate::child::setup::{self, Inheritance, SetupError, at};
+use crate::causes::chain;
+use crate::child::setup::{self, SetupError, at};
 use crate::child::sys;
 use crate::isolate::kernel::Gvisor;
 use crate::isolate::{Boundary, GatePorts, privileges};
@@ -28,11 +29,14 @@ use crate::isolate::{Boundary, GatePorts, privileges};
 /// Where the runtime's messages go.
 const MESSAGES: &str = "/state/messages";
 
-/// The whole life of the child. Returns the exit code of the process.
-pub(crate) fn live(inheritance: Inheritance, gvisor: &Gvisor) -> i32 {
-    let Inheritance { boundary, channel, go, entrances, .. } = inheritance;
-    let mut channel = UnixStream::from(channel);
-    let runtime = build(&boundary, gvisor, &channel, go, entrances);
+/// The whole life of the child, once it has begun. Returns the exit code of the process.
+pub(crate) fn live(
+    boundary: &Boundary,
+    gvisor: &Gvisor,
+    mut channel: UnixStream,
+    begun: Result<(), SetupError>,
+) -> i32 {
+    let runtime = begun.and_then(|()| build(boundary, gvisor, &channel));
     match runtime.and_then(|runtime| watch(runtime, &channel)) {
         Ok(()) => 0,
         Err(error) => {
@@ -43,21 +47,10 @@ pub(crate) fn live(inheritance: Inheritance, gvisor: &Gvisor) -> i32 {
 }
 
 /// The steps in order. Later ones take away what earlier ones needed.
-fn build(
-    boundary: &Boundary,
-    gvisor: &Gvisor,
-    channel: &UnixStream,
-    go: OwnedFd,
-    entrances: Vec<File>,
-) -> Result<Pid, SetupError> {
-    setup::own_control_groups(entrances)?;
-    sys::close_all_from(3, &[channel.as_raw_fd(), go.as_raw_fd()]).map_err(at("close descriptors"))?;
-    setup::wait_for(go).map_err(at("wait for the id maps"))?;
+fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<Pid, SetupError> {
     setup::become_guest_user(boundary)?;
     // The runtime gives up rights by changing users, which must work as usual.
     set_capabilities_secure_bits(CapabilitiesSecureBits::empty()).map_err(at("reset the secure bits"))?;
-    setsid().map_err(at("start a session"))?;
-    rustix::system::sethostname(b"sandbox").map_err(at("set the host name"))?;
     let network = Network::make(boundary)?;
     let (doors, mut sockets) = network.doors.into_iter().unzip::<_, _, Vec<_>, Vec<_>>();
     let (for_daemon, for_guest) = UnixStream::pair().map_err(at("make the guest's channel"))?;
@@ -75,6 +68,7 @@ fn build(
         .map_err(|error| SetupError { step: error.what, source: error.source })?;
     setup::silence().map_err(at("open /dev/null"))?;
     set_limits(boundary).map_err(at("set resource limits"))?;
+    sys::leave_realtime().map_err(at("take an ordinary scheduling policy"))?;
     set_no_new_privs(true).map_err(at("forbid new privileges"))?;
     let runtime = start(boundary, gvisor, for_guest).map_err(at("start runsc"))?;
     // From here on this process only waits. Its own network is the gate, where the daemon measures it.
@@ -95,7 +89,7 @@ struct Network {
 impl Network {
     fn make(boundary: &Boundary) -> Result<Self, SetupError> {
         let failed = |step: &'static str| {
-            move |error: &dyn std::error::Error| at(step)(io::Error::other(setup::chain(error)))
+            move |error: &dyn std::error::Error| at(step)(io::Error::other(chain(error)))
         };
         let Some(GatePorts { ports }) = &boundary.gate else {
             let plan = Plan { steps: vec![setup::start_loopback()] };

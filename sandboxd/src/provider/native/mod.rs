@@ -19,7 +19,7 @@ pub use config::NativeConfig;
 use link::LazyLink;
 use sandbox::NativeSandbox;
 
-use super::{CreateError, Description, Plan, Provider, Sandbox};
+use super::{CreateError, Description, Plan, Provider, Sandbox, Service};
 use crate::child::launcher::Launcher;
 use crate::isolate::namespaces::{GUEST_ID, Identity};
 use crate::isolate::view::View;
@@ -43,8 +43,12 @@ pub struct NativeProvider {
 
 impl NativeProvider {
     /// Forks the launcher and looks at the host's tools. Called while the process has one thread.
-    pub fn start(config: NativeConfig) -> Result<Self, CreateError> {
-        let launcher = Launcher::start().map_err(|source| CreateError::Step {
+    pub fn start(config: NativeConfig, service: Service) -> Result<Self, CreateError> {
+        let launcher = match service {
+            Service::OneRun => Launcher::start_for_one_run(config.limits()),
+            Service::ManyRuns => Launcher::start(),
+        };
+        let launcher = launcher.map_err(|source| CreateError::Step {
             step: "fork the launcher (the process must have one thread)".into(),
             source,
         })?;
@@ -157,7 +161,8 @@ impl Provider for NativeProvider {
 }
 
 impl NativeConfig {
-    fn limits(&self) -> crate::isolate::Limits {
+    /// What one run may use, in the kernel's units.
+    pub fn limits(&self) -> crate::isolate::Limits {
         let disk_bytes = u64::from(self.disk_mib) << 20;
         crate::isolate::Limits {
             memory_bytes: u64::from(self.memory_mib) << 20,

@@ -11,6 +11,7 @@ mod engine_config;
 mod frame;
 pub mod limits;
 mod measure;
+mod process;
 mod sandbox;
 mod worker;
 mod workers;
@@ -75,6 +76,19 @@ pub struct WasmProvider {
 impl WasmProvider {
     /// Starts one worker process at once, so that the first run finds it ready or nearly so.
     pub fn new(settings: Settings) -> Result<Self, CreateError> {
+        let provider = Self::without_workers(settings)?;
+        provider.workers.keep_spares()?;
+        Ok(provider)
+    }
+
+    /// For one run, here and now: its worker is forked. Called while the process has one thread.
+    pub fn for_one_run(settings: Settings) -> Result<Self, CreateError> {
+        let provider = Self::without_workers(settings)?;
+        provider.workers.fork_first()?;
+        Ok(provider)
+    }
+
+    fn without_workers(settings: Settings) -> Result<Self, CreateError> {
         if !(limits::MIN_MEMORY_MIB..=limits::MAX_MEMORY_MIB).contains(&settings.memory_mib) {
             return Err(CreateError::Host {
                 what: format!(
@@ -85,7 +99,6 @@ impl WasmProvider {
             });
         }
         let workers = Workers::new(settings.program.clone(), settings.memory_mib, settings.max_workers);
-        workers.keep_spares()?;
         Ok(Self { settings, workers })
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -18,7 +17,7 @@ use super::super::CreateError;
 use super::frame::{Body, FIRST_RUN, Frame};
 use super::limits::{ACQUIRE_TIMEOUT, MAX_IDLE_WORKERS, MAX_RUNS_PER_WORKER, SPARE_WORKERS, START_TIMEOUT};
 use super::measure::Boundary;
-use super::worker::SUBCOMMAND;
+use super::process::Process;
 
 #[derive(Debug)]
 pub(super) struct Workers {
@@ -35,14 +34,6 @@ struct State {
     /// Have served nobody and may be starting still.
     spares: Vec<Process>,
     served: bool,
-}
-
-/// A process that was started. Dropping it kills it.
-#[derive(Debug)]
-struct Process {
-    /// Always there, until the drop takes it.
-    child: Option<Child>,
-    control: std::os::unix::net::UnixStream,
 }
 
 /// A process that has locked itself down and was measured.
@@ -68,6 +59,14 @@ impl Workers {
     pub(super) fn new(program: PathBuf, memory_mib: u32, most: usize) -> Arc<Self> {
         let permits = Arc::new(Semaphore::new(most));
         Arc::new(Self { program, memory_mib, permits, state: Mutex::default() })
+    }
+
+    /// Forks the first worker instead of starting the program once more. For a process with one thread that serves one
+    /// run and has no secret in memory.
+    pub(super) fn fork_first(&self) -> Result<(), CreateError> {
+        let process = Process::fork(self.memory_mib)?;
+        self.lock().spares.push(process);
+        Ok(())
     }
 
     /// A worker that has served nobody but `caller`. Dropped midway, nothing is left.
@@ -143,51 +142,13 @@ impl std::ops::DerefMut for Lease {
     }
 }
 
-/// Killed, and not yet seen to have ended: looked at again whenever another process starts or ends.
-static GRAVEYARD: Mutex<Vec<Child>> = Mutex::new(Vec::new());
-
-impl Process {
-    fn start(program: &Path, memory_mib: u32) -> Result<Self, CreateError> {
-        let (control, theirs) = std::os::unix::net::UnixStream::pair()
-            .map_err(|error| step("making a worker's socket", error))?;
-        let child = Command::new(program)
-            .arg(SUBCOMMAND)
-            .arg(memory_mib.to_string())
-            .env_clear()
-            .current_dir("/")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .map_err(|error| step("starting a worker process", error))?;
-        bury(None);
-        Ok(Self { child: Some(child), control })
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        // An error means that it has ended already. Waiting for the end would hold up whoever drops this.
-        let _ = child.kill();
-        bury(Some(child));
-    }
-}
-
-/// Reaps what has ended.
-fn bury(dead: Option<Child>) {
-    let mut graves = GRAVEYARD.lock().unwrap_or_else(PoisonError::into_inner);
-    graves.extend(dead);
-    graves.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-}
-
 impl Worker {
     /// Waits until the process has locked itself down, and measures it.
     async fn of(process: Process, program: &Path) -> Result<Self, CreateError> {
         let failed = |error| step("waiting for a worker to lock itself down", error);
         process.control.set_nonblocking(true).map_err(failed)?;
         let stream = process.control.try_clone().and_then(UnixStream::from_std).map_err(failed)?;
-        let pid = process.child.as_ref().map(Child::id).unwrap_or_default();
+        let pid = process.id();
         let boundary = Boundary::default();
         let mut worker = Self { process, stream, received: Vec::new(), next_run: FIRST_RUN, boundary };
         let first = worker.receive().await.map_err(failed)?;
@@ -240,13 +201,7 @@ impl Worker {
 
     /// Kills the process and waits for its end. Says how it ended. After this the run's code is certainly gone.
     pub(super) fn kill(&mut self) -> String {
-        let Some(child) = &mut self.process.child else { return "no status".to_owned() };
-        // An error means that it has ended already.
-        let _ = child.kill();
-        match child.wait() {
-            Ok(status) => status.to_string(),
-            Err(error) => error.to_string(),
-        }
+        self.process.kill()
     }
 }
 
@@ -261,6 +216,6 @@ fn send_part(stream: &UnixStream, bytes: &[u8], door: Option<BorrowedFd<'_>>) ->
     Ok(sendmsg(stream.as_fd(), &[IoSlice::new(bytes)], &mut ancillary, flags)?)
 }
 
-fn step(what: &str, source: io::Error) -> CreateError {
+pub(super) fn step(what: &str, source: io::Error) -> CreateError {
     CreateError::Step { step: what.to_owned(), source }
 }

@@ -30,27 +30,74 @@ pub(super) type StepError = (&'static str, io::Error);
 /// The user and group that have no files: `nobody`.
 const NOBODY: u32 = 65534;
 
-/// Moves the control socket away from standard input and puts /dev/null there.
+/// How often the kernel is asked for the user namespace of a worker's own: it is refused while the thread that loaded
+/// the engine, which has ended, is still being put away.
+const USER_NAMESPACE_TRIES: usize = 1000;
+
+/// Moves the control socket away from standard input, and keeps nothing else.
 pub(super) fn take_control_socket() -> io::Result<OwnedFd> {
     let control = io::stdin().as_fd().try_clone_to_owned()?;
+    keep_only(&control)?;
+    Ok(control)
+}
+
+/// Puts /dev/null on 0, 1 and 2 and closes everything else but the control socket: what this process was started with by
+/// mistake, however it came (F02).
+pub(super) fn keep_only(control: &OwnedFd) -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
-    // What this process was started with by mistake, however it came: nothing else is open yet (F02).
-    crate::child::sys::close_all_from(3, &[control.as_raw_fd()])?;
-    Ok(control)
+    crate::child::sys::close_all_from(3, &[control.as_raw_fd()])
+}
+
+/// What is left of the world after the namespaces were left.
+#[derive(Debug)]
+pub(super) struct Left {
+    /// In namespaces of its own, with an empty root.
+    own: bool,
+    /// How much memory this process has mapped, opened while there was a /proc.
+    mapped: std::fs::File,
+}
+
+/// Enters namespaces that hold nothing, and does `work`.
+///
+/// The kernel takes about as long for the one as we do for the other, so root does both at once: the work is on a thread
+/// that ends before anything is taken away from this one, since users, capabilities and filters are each thread's own.
+/// An ordinary user needs a process with one thread to enter a user namespace, and does them one after the other.
+pub(super) fn leave_namespaces_while<T: Send>(
+    work: impl FnOnce() -> Result<T, StepError> + Send,
+) -> Result<(T, Left), StepError> {
+    let mapped = std::fs::File::open("/proc/self/statm").map_err(|error| ("rlimits", error))?;
+    if !Uid::effective().is_root() {
+        let done = work()?;
+        return Ok((done, Left { own: leave_namespaces(CloneFlags::CLONE_NEWUSER), mapped }));
+    }
+    let (done, own) = std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new()
+            .name("load".into())
+            .spawn_scoped(scope, work)
+            .map_err(|error| ("engine", error))?;
+        let own = leave_namespaces(CloneFlags::empty());
+        let done = worker.join().map_err(|_| ("engine", io::Error::other("the loading thread panicked")))?;
+        Ok((done?, own))
+    })?;
+    Ok((done, Left { own, mapped }))
 }
 
 /// Everything but the filter. The process has one thread. Returns `name=value` lines for what cannot be seen from outside.
-pub(super) fn enter() -> Result<String, StepError> {
+pub(super) fn enter(left: Left) -> Result<String, StepError> {
     let mut report = String::new();
     let mut say = |name: &str, value: &str| {
         let _ = writeln!(report, "{name}={value}");
     };
-    limit_resources().map_err(|error| ("rlimits", error))?;
-    say("namespaces", if leave_namespaces()? { "own" } else { "shared" });
+    limit_resources(left.mapped).map_err(|error| ("rlimits", error))?;
+    if Uid::effective().is_root() {
+        become_nobody().map_err(|error| ("nobody", io::Error::from(error)))?;
+        own_users();
+    }
+    say("namespaces", if left.own { "own" } else { "shared" });
     prctl_no_new_privileges()?;
     drop_capabilities().map_err(|error| ("capabilities", error))?;
     say("landlock", restrict_files()?);
@@ -60,8 +107,8 @@ pub(super) fn enter() -> Result<String, StepError> {
     Ok(report)
 }
 
-fn limit_resources() -> io::Result<()> {
-    let used = std::fs::read_to_string("/proc/self/statm")?;
+fn limit_resources(mapped: std::fs::File) -> io::Result<()> {
+    let used = io::read_to_string(mapped)?;
     let pages: u64 = used.split_whitespace().next().and_then(|text| text.parse().ok()).unwrap_or(0);
     let addresses = pages * rustix::param::page_size() as u64 + WORKER_SPARE_ADDRESSES;
     for (resource, limit) in [
@@ -78,26 +125,25 @@ fn limit_resources() -> io::Result<()> {
 }
 
 /// Enters namespaces that hold nothing. False when the kernel permits none.
-fn leave_namespaces() -> Result<bool, StepError> {
+fn leave_namespaces(users: CloneFlags) -> bool {
     let spaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWCGROUP;
-    let root = Uid::effective().is_root();
-    let entered = if root {
-        nix::sched::unshare(spaces).is_ok()
-    } else {
-        nix::sched::unshare(CloneFlags::CLONE_NEWUSER | spaces).is_ok()
-    };
     // Landlock and the filter deny files as well: an empty root is the second wall, and may fail.
-    let emptied = entered && empty_root().is_ok();
-    if root {
-        become_nobody().map_err(|error| ("nobody", io::Error::from(error)))?;
-        // Capabilities of this namespace reach nothing outside, and are dropped next all the same.
-        let _ = nix::sched::unshare(CloneFlags::CLONE_NEWUSER);
+    nix::sched::unshare(users | spaces).is_ok() && empty_root().is_ok()
+}
+
+/// A user namespace for the worker of a root daemon, where the kernel gives one. Capabilities of it reach nothing
+/// outside, and are dropped next all the same.
+fn own_users() {
+    for _ in 0..USER_NAMESPACE_TRIES {
+        match nix::sched::unshare(CloneFlags::CLONE_NEWUSER) {
+            Err(nix::errno::Errno::EINVAL) => std::thread::yield_now(),
+            _ => break,
+        }
     }
-    Ok(entered && emptied)
 }
 
 fn empty_root() -> nix::Result<()> {

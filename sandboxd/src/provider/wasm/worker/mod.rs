@@ -27,6 +27,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 
 use super::frame::{Body, FIRST_RUN, Frame, RunMessage};
 use engine::Loaded;
+use lockdown::StepError;
 use ticker::Ticker;
 
 /// The hidden first argument that makes sandboxd a worker.
@@ -43,21 +44,24 @@ pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     }
     let memory_mib = arguments.next().and_then(|text| text.to_str()?.parse().ok());
     let Some(memory_mib) = memory_mib else { return Some(ExitCode::FAILURE) };
-    Some(if serve(memory_mib).is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let served = lockdown::take_control_socket().and_then(|control| serve(control, memory_mib));
+    Some(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The life of a worker that was forked, not started: the socket is the only thing that it keeps.
+pub(super) fn live(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
+    crate::child::sys::scrub_environment();
+    // The name of the thread is what an operator sees in a list of processes; nothing hangs on it.
+    let _ = rustix::thread::set_name(c"freeboard-wasm");
+    std::env::set_current_dir("/")?;
+    lockdown::keep_only(&control)?;
+    serve(control, memory_mib)
 }
 
 /// Everything, until sandboxd closes the socket.
-fn serve(memory_mib: u32) -> io::Result<()> {
-    let control = Arc::new(UnixStream::from(lockdown::take_control_socket()?));
-    let prepared = engine::load(memory_mib)
-        .map_err(|error| ("engine", io::Error::other(error.to_string())))
-        .and_then(|loaded| {
-            let report = lockdown::enter()?;
-            let ticker = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
-            lockdown::filter_system_calls().map_err(|error| ("seccomp", error))?;
-            Ok((loaded, ticker, report))
-        });
-    let (loaded, ticker, report) = match prepared {
+fn serve(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
+    let control = Arc::new(UnixStream::from(control));
+    let (loaded, ticker, report) = match prepare(memory_mib) {
         Ok(prepared) => prepared,
         Err((step, error)) => {
             let body = Body::Failed { step: format!("{step}: {error}") };
@@ -66,6 +70,16 @@ fn serve(memory_mib: u32) -> io::Result<()> {
     };
     (&*control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
     Worker { control, loaded, ticker, received: Vec::new() }.serve()
+}
+
+fn prepare(memory_mib: u32) -> Result<(Loaded, Ticker, String), StepError> {
+    let (loaded, left) = lockdown::leave_namespaces_while(|| {
+        engine::load(memory_mib).map_err(|error| ("engine", io::Error::other(error.to_string())))
+    })?;
+    let report = lockdown::enter(left)?;
+    let ticker = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
+    lockdown::filter_system_calls().map_err(|error| ("seccomp", error))?;
+    Ok((loaded, ticker, report))
 }
 
 /// A locked-down worker between runs.
