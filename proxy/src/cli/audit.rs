@@ -289,30 +289,29 @@ fn follow_log(folder: &Path, output: &mut Output, json: bool) -> Result<Exit, Ex
     reader.seek(SeekFrom::End(0)).map_err(|error| cannot_read(&path, &error))?;
     let mut line = Vec::new();
     loop {
-        match next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))? {
-            0 => {
-                // Asked before the last look at this file: what was written to it until then has been read after it.
-                let next = after(folder, reader.get_ref())?;
-                if next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))? > 0 {
+        let mut read = next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))?;
+        if read == 0 {
+            // Asked before the last look at this file: what was written to it until then has been read after it.
+            let next = after(folder, reader.get_ref())?;
+            read = next_line(&mut reader, &mut line).map_err(|error| cannot_read(&path, &error))?;
+            match next {
+                _ if read > 0 => {}
+                Some(next) => {
+                    (reader, path) = (open(&next)?, next);
+                    line.clear();
                     continue;
                 }
-                match next {
-                    Some(next) => {
-                        (reader, path) = (open(&next)?, next);
-                        line.clear();
-                    }
-                    None => {
-                        output.flush()?;
-                        std::thread::sleep(FOLLOW_PAUSE);
-                    }
+                None => {
+                    output.flush()?;
+                    std::thread::sleep(FOLLOW_PAUSE);
+                    continue;
                 }
             }
-            _ if line.ends_with(b"\n") => {
-                show(output, &line, json)?;
-                line.clear();
-            }
-            // The rest of the line is still being written.
-            _ => {}
+        }
+        // Without its end, the rest of the line is still being written.
+        if line.ends_with(b"\n") {
+            show(output, &line, json)?;
+            line.clear();
         }
     }
 }
