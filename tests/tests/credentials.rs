@@ -240,11 +240,12 @@ fn c12_g24_a_credential_that_cannot_be_read_fails_closed() {
     let Some(lab) = Lab::start() else { return };
     let run = lab.run(&["reg", "pub"]);
     std::fs::remove_file(lab.folder().join("secrets/c4")).unwrap();
-    for way in WAYS {
+    for (pair, way) in WAYS.into_iter().enumerate() {
         let before = lab.upstream.bytes();
         let response = run.tls(way, "reg.test").ask(get("reg.test", "/v2/x")).answer();
         assert_eq!((response.status, response.reason().as_deref()), (503, Some("credential_unavailable")));
         assert_eq!(lab.upstream.bytes(), before);
+        assert_eq!(run.decisions(2 * pair + 1)[2 * pair]["reason"], "credential_unavailable");
         allowed(&run, way, "pub.test", get("pub.test", "/x"));
     }
 }
@@ -302,7 +303,7 @@ fn c36_a_query_credential_is_scrubbed_from_where_urls_come_back() {
         )
     });
     let run = lab.run(&["query"]);
-    for way in WAYS {
+    for (pair, way) in WAYS.into_iter().enumerate() {
         let (response, recorded) = allowed(&run, way, "aws.test", get("aws.test", "/loc?a=1"));
         assert!(Canary::new(C5).found_in(&recorded.head).is_some());
         assert_eq!(response.status, 302);
@@ -310,6 +311,7 @@ fn c36_a_query_credential_is_scrubbed_from_where_urls_come_back() {
         let reply = run.tls(way, "aws.test").ask(get("aws.test", "/loc?key=mine")).answer();
         let sent = lab.upstream.take();
         assert!(sent.iter().all(|request| !request.target.contains("mine")), "{sent:?} {reply:?}");
+        assert_eq!(run.decisions(2 * pair + 2)[2 * pair + 1]["reason"], "query_not_granted");
     }
 }
 

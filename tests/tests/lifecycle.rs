@@ -234,6 +234,7 @@ fn e18_g18_a_stream_is_cut_when_the_time_of_its_grant_is_over() {
         let cut = run.decisions(1).remove(0);
         assert_eq!((&cut["reason"], &cut["path"]), (&"grant_expired".into(), &"/sse".into()), "{cut:#?}");
         assert!(cut["detail"].as_str().unwrap().contains("time is over"), "{cut:#?}");
+        assert!(cut["response_bytes"].as_u64().unwrap() >= 80, "what had passed: {cut:#?}");
         // The time of the run is the shortest of its grants'.
         refused_on(&run, &mut idle, get("api.test", "/v1/items/1"), &[403]);
         assert_eq!(run.resolve("api.test"), None);

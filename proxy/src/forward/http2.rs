@@ -284,10 +284,7 @@ async fn relay<S: Sink>(
     if plan.material.is_some() && response.fields.remove("set-cookie") {
         draft.note(|outcome| outcome.stripped.push("set_cookie"));
     }
-    let mut total = 0;
-    let result = relay_body(stream, &response, limit, &mut total, sink).await;
-    draft.note(|outcome| outcome.response_bytes = total);
-    result?;
+    relay_body(stream, &response, limit, draft, sink).await?;
     Ok(close)
 }
 
@@ -316,11 +313,12 @@ fn response_head(
     ResponseHead { status, fields, length, declared, close, websocket_accept: None }
 }
 
+/// Each piece is counted in the draft when it comes: a stream that is cut is recorded with what had passed.
 async fn relay_body<S: Sink>(
     mut stream: RecvStream,
     response: &ResponseHead,
     limit: u64,
-    total: &mut u64,
+    draft: &mut Draft,
     sink: &mut S,
 ) -> Result<(), Failed> {
     if stream.is_end_stream() {
@@ -334,10 +332,12 @@ async fn relay_body<S: Sink>(
     if next.is_none() {
         sink.begin(response, &[], false).await?;
     }
+    let mut total = 0;
     loop {
         if let Some(piece) = next.take() {
-            *total += piece.len() as u64;
-            if *total > limit {
+            total += piece.len() as u64;
+            draft.note(|outcome| outcome.response_bytes = total);
+            if total > limit {
                 return Err(Stop::with(Reason::ResponseTooLarge, format!("more than {limit} bytes")).into());
             }
             if !sink.has_begun() {

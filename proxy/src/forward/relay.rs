@@ -60,10 +60,7 @@ pub(super) async fn relay<S: Sink>(
     };
     draft.note(|outcome| outcome.status = response.status);
     let mut reader = answer.framing.reader();
-    let total = relay_body(stream, input, &mut reader, &response, limit, sink).await;
-    let (total, result) = total;
-    draft.note(|outcome| outcome.response_bytes = total);
-    result?;
+    relay_body(stream, input, &mut reader, &response, limit, draft, sink).await?;
     reader.settle(input);
     let guest = if close { GuestSide::Close } else { GuestSide::Keep };
     Ok(Done { guest, reusable: answer.keep && uploaded })
@@ -114,53 +111,53 @@ async fn switch<S: Sink>(
 }
 
 /// Head with whatever of the body is here in one write, then piece by piece as it comes.
+///
+/// Each piece is counted in the draft when it comes: a stream that is cut is recorded with what had passed.
 async fn relay_body<S: Sink>(
     stream: &Stream,
     input: &mut Input,
     reader: &mut Reader,
     response: &ResponseHead,
     limit: u64,
+    draft: &mut Draft,
     sink: &mut S,
-) -> (u64, Result<(), Stop>) {
-    let mut total = 0;
-    let result = async {
-        if reader.is_done() {
-            return sink.begin(response, &[], true).await;
-        }
-        if let Some(whole) = reader.whole(input) {
-            sink.begin(response, whole, true).await?;
-            total = whole.len() as u64;
-            return Ok(());
-        }
-        // An event stream may send its head long before its first event: pass the head on at once (ATTACKS H22).
-        if input.is_empty() {
-            sink.begin(response, &[], false).await?;
-        }
-        while let Some(piece) =
-            reader.next(stream, input, limits::RESPONSE_IDLE_TIMEOUT).await.map_err(|error| failed(&error))?
-        {
-            total += piece.len() as u64;
-            if total > limit {
-                return Err(Stop::with(Reason::ResponseTooLarge, format!("more than {limit} bytes")));
-            }
-            if sink.has_begun() {
-                sink.data(piece).await?;
-            } else {
-                sink.begin(response, piece, false).await?;
-            }
-        }
-        if !sink.has_begun() {
-            sink.begin(response, &[], false).await?;
-        }
-        let mut trailers = reader.take_trailers();
-        if let Some(trailers) = &mut trailers {
-            keep_harmless(trailers);
-            trailers.retain(|field| forwards(field.role));
-        }
-        sink.end(trailers.as_ref()).await
+) -> Result<(), Stop> {
+    if reader.is_done() {
+        return sink.begin(response, &[], true).await;
     }
-    .await;
-    (total, result)
+    if let Some(whole) = reader.whole(input) {
+        sink.begin(response, whole, true).await?;
+        draft.note(|outcome| outcome.response_bytes = whole.len() as u64);
+        return Ok(());
+    }
+    // An event stream may send its head long before its first event: pass the head on at once (ATTACKS H22).
+    if input.is_empty() {
+        sink.begin(response, &[], false).await?;
+    }
+    let mut total = 0;
+    while let Some(piece) =
+        reader.next(stream, input, limits::RESPONSE_IDLE_TIMEOUT).await.map_err(|error| failed(&error))?
+    {
+        total += piece.len() as u64;
+        draft.note(|outcome| outcome.response_bytes = total);
+        if total > limit {
+            return Err(Stop::with(Reason::ResponseTooLarge, format!("more than {limit} bytes")));
+        }
+        if sink.has_begun() {
+            sink.data(piece).await?;
+        } else {
+            sink.begin(response, piece, false).await?;
+        }
+    }
+    if !sink.has_begun() {
+        sink.begin(response, &[], false).await?;
+    }
+    let mut trailers = reader.take_trailers();
+    if let Some(trailers) = &mut trailers {
+        keep_harmless(trailers);
+        trailers.retain(|field| forwards(field.role));
+    }
+    sink.end(trailers.as_ref()).await
 }
 
 fn failed(error: &BodyError) -> Stop {
