@@ -222,46 +222,18 @@ async fn decide_and_forward<B: Body, S: Sink>(
     let mut guarded = Guarded::new(sink, scrubber);
     let after = match (&mut held, meter) {
         (None, None) => send(client, snapshot, plan, permit, draft, head, None, body, &mut guarded).await,
-        (None, Some(meter)) => {
-            let mut body = Measured::new(body, meter);
-            Box::pin(send(client, snapshot, plan, permit, draft, head, None, &mut body, &mut guarded)).await
+        (None, meter) => {
+            let body = &mut Measured::new(body, meter);
+            Box::pin(send(client, snapshot, plan, permit, draft, head, None, body, &mut guarded)).await
         }
         (Some(held), meter) => {
             let (content, mut replay) = held.split(body);
-            match meter {
-                None => {
-                    let body = &mut replay;
-                    Box::pin(send(
-                        client,
-                        snapshot,
-                        plan,
-                        permit,
-                        draft,
-                        head,
-                        Some(content),
-                        body,
-                        &mut guarded,
-                    ))
-                    .await
-                }
-                Some(meter) => {
-                    // What is here already is judged before anything goes on.
-                    meter.clone().pass(content.raw()).map_err(measured::stopped)?;
-                    let body = &mut Measured::new(&mut replay, meter);
-                    Box::pin(send(
-                        client,
-                        snapshot,
-                        plan,
-                        permit,
-                        draft,
-                        head,
-                        Some(content),
-                        body,
-                        &mut guarded,
-                    ))
-                    .await
-                }
+            if let Some(meter) = &meter {
+                // What is here already is judged before anything goes on.
+                meter.clone().pass(content.raw()).map_err(measured::stopped)?;
             }
+            let (held, body) = (Some(content), &mut Measured::new(&mut replay, meter));
+            Box::pin(send(client, snapshot, plan, permit, draft, head, held, body, &mut guarded)).await
         }
     };
     let found = guarded.found();

@@ -5,16 +5,16 @@ use freeboard_policy::{BodyMeter, BodyMeterError, Reason};
 use super::{Body, Fields};
 use crate::error::Stop;
 
-/// Passes a body on until it is more than its rule takes. Nothing of what is too much goes on.
+/// Passes a body on until it is more than its rule takes, if that says anything. Nothing of what is too much goes on.
 #[derive(Debug)]
 pub struct Measured<'b, B> {
     body: &'b mut B,
-    meter: BodyMeter,
+    meter: Option<BodyMeter>,
     broken: Option<BodyMeterError>,
 }
 
 impl<'b, B: Body> Measured<'b, B> {
-    pub fn new(body: &'b mut B, meter: BodyMeter) -> Self {
+    pub fn new(body: &'b mut B, meter: Option<BodyMeter>) -> Self {
         Self { body, meter, broken: None }
     }
 }
@@ -38,13 +38,15 @@ impl<B: Body> Body for Measured<'_, B> {
             return Err(stopped(error));
         }
         let Some(piece) = self.body.next().await? else { return Ok(None) };
-        self.meter.pass(piece).map_err(stopped)?;
+        if let Some(meter) = &mut self.meter {
+            meter.pass(piece).map_err(stopped)?;
+        }
         Ok(Some(piece))
     }
 
     fn whole(&mut self) -> Option<&[u8]> {
         let whole = self.body.whole()?;
-        match self.meter.pass(whole) {
+        match self.meter.as_mut().map_or(Ok(()), |meter| meter.pass(whole)) {
             Ok(()) => Some(whole),
             Err(error) => {
                 self.broken = Some(error);

@@ -113,7 +113,8 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
     for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
         std::os::unix::fs::symlink(target, link).map_err(at(format_args!("link /{link}")))?;
     }
-    pivot()
+    pivot()?;
+    std::env::set_current_dir("/work").map_err(at("enter /work"))
 }
 
 /// A place of the view with its tree, detached from the host's.
@@ -235,14 +236,13 @@ fn writable_places(wanted: &Limits) -> Result<(), MountError> {
 }
 
 /// Makes the stage the root, lets go of the old one, closes the root for writing.
-fn pivot() -> Result<(), MountError> {
+pub(crate) fn pivot() -> Result<(), MountError> {
     rustix::process::pivot_root(".", ".").map_err(at("pivot_root"))?;
     // The old root now lies over the new one; detaching it uncovers ours.
     unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
     std::env::set_current_dir("/").map_err(at("enter the new root"))?;
     let root = open_root().map_err(at("open the new root"))?;
-    mount_setattr(&root, READ_ONLY | NO_SUID | NO_DEV, false).map_err(at("close the root for writing"))?;
-    std::env::set_current_dir("/work").map_err(at("enter /work"))
+    mount_setattr(&root, READ_ONLY | NO_SUID | NO_DEV, false).map_err(at("close the root for writing"))
 }
 
 pub(crate) fn open_root() -> io::Result<OwnedFd> {

@@ -1,14 +1,18 @@
 //! A provider per test and short ways to run something in it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use freeboard_control::{Evidence, Fact};
 use freeboard_sandboxd::child::launcher::Launcher;
-use freeboard_sandboxd::job::{Job, NoSink, Outcome, Payload};
+use freeboard_sandboxd::job::{Job, Payload};
 use freeboard_sandboxd::provider::gvisor::{GvisorConfig, GvisorProvider};
-use freeboard_sandboxd::provider::{CreateError, Plan, Provider, RunFailure, Sandbox};
+
+#[path = "../support/runs.rs"]
+mod runs;
+
+use runs::job_within;
+pub(crate) use runs::{first, measured, run};
 
 /// Runs a test, or says that it was not.
 pub(crate) fn with_provider(config: GvisorConfig, test: impl AsyncFnOnce(GvisorProvider)) {
@@ -31,22 +35,7 @@ fn guest_program() -> PathBuf {
 }
 
 pub(crate) fn job(payload: Payload) -> Job {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let turn = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Job {
-        run: format!("{:016x}{:016x}", std::process::id(), turn),
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout: Duration::from_secs(60),
-        payload,
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 64 << 10,
-        artifact_limit: 8 << 20,
-    }
+    job_within(Duration::from_secs(60), payload)
 }
 
 pub(crate) fn shell(script: &str) -> Job {
@@ -55,27 +44,6 @@ pub(crate) fn shell(script: &str) -> Job {
 
 pub(crate) fn python(script: &str) -> Job {
     job(Payload::Command { argv: vec!["python3".into(), "-c".into(), script.into()] })
-}
-
-pub(crate) async fn run(provider: &GvisorProvider, job: Job) -> Result<Outcome, RunFailure> {
-    let (sandbox, _) = measured(provider, job).await.unwrap();
-    sandbox.release(Arc::new(NoSink)).await
-}
-
-pub(crate) async fn measured(
-    provider: &GvisorProvider,
-    job: Job,
-) -> Result<(Box<dyn Sandbox>, Evidence), CreateError> {
-    let plan = Plan { job, prepared: None };
-    let mut sandbox = provider.create(&plan).await?;
-    let evidence = sandbox.measure().await?;
-    Ok((sandbox, evidence))
-}
-
-pub(crate) fn first(outcome: &Outcome) -> (i32, String, String) {
-    let step = outcome.steps.first().unwrap_or_else(|| panic!("no step: {outcome:?}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (step.exit_code, text(&step.stdout), text(&step.stderr))
 }
 
 pub(crate) fn fact<'a>(evidence: &'a Evidence, name: &str) -> &'a Fact {

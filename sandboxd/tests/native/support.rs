@@ -7,7 +7,13 @@ use freeboard_control::Evidence;
 use freeboard_sandboxd::child::launcher::Launcher;
 use freeboard_sandboxd::job::{Job, NoSink, Outcome, Payload};
 use freeboard_sandboxd::provider::native::{NativeConfig, NativeProvider};
-use freeboard_sandboxd::provider::{CreateError, Plan, Provider, RunFailure, Sandbox};
+use freeboard_sandboxd::provider::{Plan, Provider};
+
+#[path = "../support/runs.rs"]
+mod runs;
+
+use runs::job_within;
+pub(crate) use runs::{first, measured, run};
 
 pub(crate) fn with_provider<T>(config: NativeConfig, test: impl AsyncFnOnce(NativeProvider) -> T) -> T {
     let launcher = Launcher::start_in_test().unwrap();
@@ -16,22 +22,7 @@ pub(crate) fn with_provider<T>(config: NativeConfig, test: impl AsyncFnOnce(Nati
 }
 
 pub(crate) fn job(payload: Payload) -> Job {
-    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let turn = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Job {
-        run: format!("{:016x}{:016x}", std::process::id(), turn),
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout: Duration::from_secs(20),
-        payload,
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 64 << 10,
-        artifact_limit: 8 << 20,
-    }
+    job_within(Duration::from_secs(20), payload)
 }
 
 pub(crate) fn shell(script: &str) -> Job {
@@ -40,22 +31,6 @@ pub(crate) fn shell(script: &str) -> Job {
 
 pub(crate) fn python(script: &str) -> Job {
     job(Payload::Command { argv: vec!["python3".into(), "-c".into(), script.into()] })
-}
-
-/// Creates, measures and releases.
-pub(crate) async fn run(provider: &NativeProvider, job: Job) -> Result<Outcome, RunFailure> {
-    let (sandbox, _) = measured(provider, job).await.unwrap();
-    sandbox.release(Arc::new(NoSink)).await
-}
-
-pub(crate) async fn measured(
-    provider: &NativeProvider,
-    job: Job,
-) -> Result<(Box<dyn Sandbox>, Evidence), CreateError> {
-    let plan = Plan { job, prepared: None };
-    let mut sandbox = provider.create(&plan).await?;
-    let evidence = sandbox.measure().await?;
-    Ok((sandbox, evidence))
 }
 
 /// What was measured, and how it ended.
@@ -72,12 +47,6 @@ pub(crate) fn once(job: Job) -> (i32, String, String) {
         let outcome = run(&provider, job).await.unwrap();
         first(&outcome)
     })
-}
-
-pub(crate) fn first(outcome: &Outcome) -> (i32, String, String) {
-    let step = outcome.steps.first().unwrap_or_else(|| panic!("no step: {outcome:?}"));
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    (step.exit_code, text(&step.stdout), text(&step.stderr))
 }
 
 /// Whether runs of this process get a control group: root does here, an ordinary user where systemd delegates.

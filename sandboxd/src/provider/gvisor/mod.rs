@@ -27,6 +27,7 @@ use rustix::process::{getegid, geteuid};
 pub use config::{GvisorConfig, Platform};
 use runtime::Program;
 
+use super::native::can_run;
 use super::native::config::cpu_milli;
 use super::native::link::LazyLink;
 use super::native::sandbox::NativeSandbox;
@@ -36,7 +37,6 @@ use crate::isolate::kernel::{Gvisor, Kernel};
 use crate::isolate::namespaces::Identity;
 use crate::isolate::view::View;
 use crate::isolate::{Boundary, GatePorts, Limits};
-use crate::job::Payload;
 
 /// The provider's name in configuration, evidence and answers.
 pub const NAME: &str = "gvisor";
@@ -147,17 +147,6 @@ impl GvisorProvider {
             inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
         }
     }
-
-    fn check(&self, plan: &Plan) -> Result<(), CreateError> {
-        let missing = |what: &str| CreateError::Unsupported { provider: NAME, what: what.into() };
-        match &plan.job.payload {
-            Payload::JavaScript { .. } if self.node.is_none() => {
-                Err(missing("JavaScript: there is no `node` among the guest's tools"))
-            }
-            Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Provider for GvisorProvider {
@@ -183,7 +172,7 @@ impl Provider for GvisorProvider {
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
         Box::pin(async move {
-            self.check(plan)?;
+            can_run(NAME, &plan.job.payload, self.node.is_some())?;
             let boundary = self.boundary(plan).await?;
             let node = self.node.as_ref().map(|node| node.display().to_string());
             let job = plan.job.clone();

@@ -18,14 +18,13 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, unmount};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
 use super::bundle::{self, BUNDLE, GUEST, ROOT, RUNSC, STATE};
 use super::limits;
-use crate::child::sys::mount_setattr;
 use crate::isolate::kernel::Gvisor;
 use crate::isolate::mounts::{
-    MountError, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, STAGE, at, attach, bind, open_root, show, take, tmpfs,
+    MountError, NO_DEV, NO_EXEC, NO_SUID, READ_ONLY, STAGE, at, attach, bind, pivot, show, take, tmpfs,
     tmpfs_options, tree,
 };
 use crate::isolate::{Boundary, etc};
@@ -118,14 +117,4 @@ fn process_files(check: Check) -> Result<(), MountError> {
             .map_err(at(format_args!("cover {NETWORK_KEYS}")))?;
     }
     Ok(())
-}
-
-/// Makes the stage the root, lets go of the old one, closes the root for writing.
-fn pivot() -> Result<(), MountError> {
-    rustix::process::pivot_root(".", ".").map_err(at("pivot_root"))?;
-    // The old root now lies over the new one; detaching it uncovers ours.
-    unmount(".", UnmountFlags::DETACH).map_err(at("detach the host's root"))?;
-    std::env::set_current_dir("/").map_err(at("enter the new root"))?;
-    let root = open_root().map_err(at("open the new root"))?;
-    mount_setattr(&root, READ_ONLY | NO_SUID | NO_DEV, false).map_err(at("close the root for writing"))
 }

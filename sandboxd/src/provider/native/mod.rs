@@ -100,16 +100,21 @@ impl NativeProvider {
         };
         Identity { guest_uid: guest, guest_gid: guest, host_uid, host_gid }
     }
+}
 
-    fn check(&self, plan: &Plan) -> Result<(), CreateError> {
-        let missing = |what: &str| CreateError::Unsupported { provider: NAME, what: what.into() };
-        match &plan.job.payload {
-            Payload::JavaScript { .. } if self.node.is_none() => {
-                Err(missing("JavaScript: there is no `node` among the guest's tools"))
-            }
-            Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
-            _ => Ok(()),
+/// Whether a provider that runs programs of the guest's tools takes this payload; `node`: Node is among them.
+pub(in crate::provider) fn can_run(
+    provider: &'static str,
+    payload: &Payload,
+    node: bool,
+) -> Result<(), CreateError> {
+    let missing = |what: &str| CreateError::Unsupported { provider, what: what.into() };
+    match payload {
+        Payload::JavaScript { .. } if !node => {
+            Err(missing("JavaScript: there is no `node` among the guest's tools"))
         }
+        Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
+        _ => Ok(()),
     }
 }
 
@@ -140,7 +145,7 @@ impl Provider for NativeProvider {
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
         Box::pin(async move {
-            self.check(plan)?;
+            can_run(NAME, &plan.job.payload, self.node.is_some())?;
             let boundary = self.boundary(plan);
             let interpreter = self.node.as_ref().map(|node| node.display().to_string());
             let sandbox = NativeSandbox::create(
