@@ -39,7 +39,8 @@ pub fn refused(
     refused_on(run, &mut run.tls(way, host), request, statuses)
 }
 
-/// [`refused`] on an open connection.
+/// [`refused`] on an open connection. The record is found by the request id of the answer, since an answer is sent before
+/// its record is written: records of earlier requests may still be on their way.
 pub fn refused_on(
     run: &Run<'_>,
     wire: &mut Wire,
@@ -53,27 +54,31 @@ pub fn refused_on(
     let status = reply.status().unwrap_or(0);
     assert!(statuses.contains(&status), "answered {reply:?}, wanted {statuses:?}, to:\n{shown}");
     assert_eq!(upstream.bytes(), bytes_before, "an upstream got bytes of:\n{shown}");
-    let records = wait::until("the refusal is in the log", || {
-        let records = run.lab.audit.decisions(&run.id);
-        (records.len() > records_before).then_some(records)
-    });
-    let new: &[Value] = &records[records_before..];
-    assert_eq!(new.len(), 1, "records {new:#?} of:\n{shown}");
-    assert_eq!(new[0]["verdict"], "denied", "{new:#?} of:\n{shown}");
     let response = match reply {
         Reply::Answer(response) => response,
-        Reply::Closed(_) => return None,
+        Reply::Closed(_) => {
+            only_denial(&run.decisions(records_before + 1)[records_before..], &shown);
+            return None;
+        }
     };
     let reason = response.reason().unwrap_or_else(|| panic!("no reason code in {response:?} to:\n{shown}"));
-    assert_eq!(new[0]["reason"], reason.as_str(), "of:\n{shown}");
-    let id = new[0]["request_id"].as_str().unwrap();
-    assert_eq!(
-        response.field("x-freeboard-request-id"),
-        Some(id),
-        "the answer names the record: {response:?}"
-    );
+    let id =
+        response.field("x-freeboard-request-id").unwrap_or_else(|| panic!("no request id: {response:?}"));
+    let records = wait::until(&format!("the refusal {id} is in the log"), || {
+        let mut records = run.lab.audit.decisions(&run.id);
+        records.retain(|record| record["request_id"] == id);
+        (!records.is_empty()).then_some(records)
+    });
+    assert_eq!(only_denial(&records, &shown)["reason"], reason.as_str(), "of:\n{shown}");
     run.lab.assert_no_secret("a refusal", &[response.head.clone(), response.body.clone()].concat());
     Some(response)
+}
+
+/// The one record among `records`; it must have the verdict `denied`.
+fn only_denial<'a>(records: &'a [Value], shown: &str) -> &'a Value {
+    assert_eq!(records.len(), 1, "records {records:#?} of:\n{shown}");
+    assert_eq!(records[0]["verdict"], "denied", "{records:#?} of:\n{shown}");
+    &records[0]
 }
 
 /// Sends a request whose head is fine and whose body is not. The head may have gone on while the body was still coming;

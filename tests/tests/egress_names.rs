@@ -174,8 +174,10 @@ fn a31_upgrades_to_h2c_are_never_a_raw_relay() {
             "Upgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: AAMAAABkAAQAAP__";
         for way in WAYS {
             let before = run.lab.upstream.requests().len();
+            let records = run.lab.audit.decisions(&run.id).len();
             let reply =
                 run.tls(way, "pub.test").ask(format!("GET / HTTP/1.1\r\nHost: pub.test\r\n{fields}\r\n\r\n"));
+            run.decisions(records + 1);
             match &run.lab.upstream.requests()[before..] {
                 [] => assert!(reply.status().is_none_or(|status| [400, 403].contains(&status)), "{reply:?}"),
                 [one] => {
