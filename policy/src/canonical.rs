@@ -67,7 +67,8 @@ fn sorted(texts: &[String]) -> Vec<&String> {
     texts
 }
 
-fn credential(view: &CredentialView) -> Value {
+/// The meaning of a credential, without its name. References to secrets, never secrets.
+pub(crate) fn credential(view: &CredentialView) -> Value {
     match view {
         CredentialView::Bearer { token } => json!({ "kind": "bearer", "token": secret(token) }),
         CredentialView::Header { name, value } => {

@@ -19,6 +19,7 @@ mod compiled;
 mod condition;
 mod decision;
 mod diagnostic;
+pub mod diff;
 mod draft;
 mod evaluate;
 pub mod explain;

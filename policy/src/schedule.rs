@@ -22,6 +22,11 @@ impl Window {
         (window.from_minute < window.to_minute).then_some(window)
     }
 
+    /// Minute of the day at which it opens.
+    pub(crate) const fn opens(self) -> u16 {
+        self.from_minute
+    }
+
     /// Whether the window is open at this second (since 1970 UTC, a Thursday).
     pub fn is_open(&self, now_unix: i64) -> bool {
         let day = (now_unix.div_euclid(86_400) + 3).rem_euclid(7);

@@ -46,6 +46,20 @@ pub(crate) fn end_of_day_unix(year: u16, month: u8, day: u8) -> i64 {
     (era * 146_097 + day_of_era - 719_468 + 1) * 86_400
 }
 
+/// The day that is over at `end_unix`, as `YYYY-MM-DD` (civil from days, proleptic Gregorian calendar).
+pub(crate) fn last_day(end_unix: i64) -> String {
+    let days = (end_unix - 1).div_euclid(86_400) + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +78,15 @@ mod tests {
         {
             assert_eq!(duration_seconds(text), None, "{text}");
             assert_eq!(size_bytes(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_day_that_an_end_belongs_to_is_found_again() {
+        for (year, month, day) in [(1969, 12, 31), (1970, 1, 1), (2000, 2, 29), (2026, 11, 30), (2100, 3, 1)]
+        {
+            let end = end_of_day_unix(year, month, day);
+            assert_eq!(last_day(end), format!("{year:04}-{month:02}-{day:02}"));
         }
     }
 

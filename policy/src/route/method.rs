@@ -138,6 +138,12 @@ impl Methods {
         self.others.iter().map(|name| &**name)
     }
 
+    /// Whether some method beside GET, HEAD and OPTIONS is among them. Methods that are not common count as such.
+    pub(crate) fn change_something(&self) -> bool {
+        const SAFE: u8 = GET | HEAD | 1 << 6;
+        self.common & !SAFE != 0 || !self.others.is_empty()
+    }
+
     pub(crate) fn is_every(&self) -> bool {
         self.every
     }

@@ -37,6 +37,10 @@ exits! {
     Privileges = 8;
     /// The system refused threads, descriptors or output.
     System = 9;
+    /// A comparison of policies: something is taken away, nothing is added.
+    Narrower = 10;
+    /// A comparison of policies: something is newly allowed, or may be.
+    Wider = 11;
 }
 
 impl From<Exit> for ExitCode {

@@ -1,7 +1,9 @@
-//! `freeboard policy`: check, explain, test and describe policy files. Reads files, never a running broker.
+//! `freeboard policy`: check, compare, explain, test and describe policy files. Reads files, never a running broker.
 
+mod diff;
 mod export;
 mod import;
+mod source;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -14,10 +16,10 @@ use freeboard_policy::pages::Page;
 use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, cases, render_all, schema};
 use serde_json::json;
 
+use self::source::{Source, SourceError};
 use super::{Exit, exit, terminal};
-use crate::reload::folder::{self, FolderError};
 
-/// Check, explain and test policy files
+/// Check, compare, explain and test policy files
 #[derive(Debug, Args)]
 pub struct PolicyCommand {
     #[command(subcommand)]
@@ -35,15 +37,20 @@ enum Format {
 enum Verb {
     /// Check a policy folder and show every problem
     Check {
-        /// Folder of policy files, or one file
-        #[arg(value_name = "FOLDER")]
-        folder: PathBuf,
+        /// Folder of policy files, one file, `-` for standard input, or git:REV[:PATH]
+        #[arg(value_name = "FOLDER", value_parser = source::source)]
+        folder: Source,
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
         /// Count warnings as problems
         #[arg(long)]
         deny_warnings: bool,
     },
+    /// Show what a change of policy means: who may newly send what, each with a shortest request
+    ///
+    /// Decided on what the rules allow, not on their text. Ends with 0 when nothing differs, 10 when something is only
+    /// taken away, 11 when something is newly allowed or may be.
+    Diff(diff::DiffCommand),
     /// Say which rule decides a request, why, and what would allow it
     Explain(Explain),
     /// Run the cases of the folder's *.test.toml files
@@ -129,6 +136,7 @@ impl PolicyCommand {
     pub(super) fn run(self) -> ExitCode {
         let exit = match self.verb {
             Verb::Check { folder, format, deny_warnings } => check(&folder, format, deny_warnings),
+            Verb::Diff(diff) => diff.run(),
             Verb::Explain(explain) => explain.run(),
             Verb::Test { folder, format } => test(&folder, format),
             Verb::ExplainCode { code } => explain_code(&code),
@@ -145,24 +153,18 @@ impl PolicyCommand {
 enum Unloaded {
     /// Problems of the files themselves.
     Problems(Vec<Diagnostic>),
-    Unreadable(FolderError),
+    Unreadable(SourceError),
 }
 
-fn files(path: &Path, wanted: fn(&str) -> bool) -> Result<Vec<SourceFile>, Unloaded> {
-    let read = if path.is_dir() {
-        folder::read_where(path, wanted)
-    } else {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        folder::read_file(&name, path).map(|file| vec![file])
-    };
-    read.map_err(|error| match error {
-        FolderError::Encoding(problem) => Unloaded::Problems(vec![*problem]),
+fn files(source: &Source, wanted: fn(&str) -> bool) -> Result<Vec<SourceFile>, Unloaded> {
+    source.files(wanted).map_err(|error| match error {
+        SourceError::Encoding(problem) => Unloaded::Problems(vec![*problem]),
         error => Unloaded::Unreadable(error),
     })
 }
 
-fn load(path: &Path) -> Result<(usize, Loaded), Unloaded> {
-    let files = files(path, SourceFile::is_policy)?;
+fn load(source: &Source) -> Result<(usize, Loaded), Unloaded> {
+    let files = files(source, SourceFile::is_policy)?;
     Policy::load(&files).map(|loaded| (files.len(), loaded)).map_err(Unloaded::Problems)
 }
 
@@ -187,8 +189,8 @@ fn plural(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
 }
 
-fn check(path: &Path, format: Format, deny_warnings: bool) -> Exit {
-    let (files, loaded) = match load(path) {
+fn check(source: &Source, format: Format, deny_warnings: bool) -> Exit {
+    let (files, loaded) = match load(source) {
         Ok(loaded) => loaded,
         Err(Unloaded::Problems(problems)) if format == Format::Json => {
             let printed = terminal::print(&json!({ "ok": false, "problems": problems }).to_string());
@@ -236,7 +238,7 @@ fn explain_code(code: &str) -> Exit {
 
 impl Explain {
     fn run(self) -> Exit {
-        let policy = match load(&self.folder) {
+        let policy = match load(&Source::Path(self.folder)) {
             Ok((_, loaded)) => loaded.policy,
             Err(why) => return unloaded(&why),
         };
@@ -270,11 +272,11 @@ impl Explain {
 }
 
 fn test(path: &Path, format: Format) -> Exit {
-    let policy = match load(path) {
+    let policy = match load(&Source::Path(path.to_owned())) {
         Ok((_, loaded)) => loaded.policy,
         Err(why) => return unloaded(&why),
     };
-    let case_files = match files(&cases_of(path), SourceFile::is_cases) {
+    let case_files = match files(&Source::Path(cases_of(path)), SourceFile::is_cases) {
         Ok(files) => files,
         Err(why) => return unloaded(&why),
     };

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use freeboard_policy::export;
 
+use super::source::Source;
 use super::{load, unloaded};
 use crate::cli::{Exit, exit, terminal};
 
@@ -48,7 +49,7 @@ impl Export {
 
 impl Tools {
     fn run(self) -> Exit {
-        let policy = match load(&self.folder) {
+        let policy = match load(&Source::Path(self.folder)) {
             Ok((_, loaded)) => loaded.policy,
             Err(why) => return unloaded(&why),
         };

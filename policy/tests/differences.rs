@@ -1,0 +1,175 @@
+//! What a reviewer reads of a change of policy: each kind of difference once, as text, Markdown and JSON.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use freeboard_policy::diff::{Diff, Direction, Kind, Risk, Verdict};
+use freeboard_policy::{Policy, SourceFile, render_all};
+
+const BASE: &str = r#"
+[credential.reader]
+kind = "bearer"
+token = { file = "/etc/freeboard/secrets/reader" }
+
+[credential.writer]
+kind = "bearer"
+token = { file = "/etc/freeboard/secrets/writer" }
+
+[api.code]
+origins = ["https://code.example.com"]
+credential = "reader"
+
+[api.wiki]
+origins = ["https://wiki.example.com"]
+credential = "writer"
+alias = "wiki.internal"
+
+[grant.triage]
+callers = ["bot"]
+floor = "kernel"
+ttl = "15m"
+expires = 2027-01-31
+budget = { calls = 100 }
+
+[[grant.triage.allow]]
+api = "code"
+routes = ["GET /repos/acme/{repo}/issues?state={open|closed}", "POST /repos/acme/{repo}/issues/{int}/comments"]
+
+[[grant.triage.deny]]
+api = "code"
+routes = ["* /repos/acme/secrets/**"]
+
+[grant.wiki]
+callers = ["bot", "writer"]
+
+[[grant.wiki.allow]]
+api = "wiki"
+routes = ["GET /pages/{slug}"]
+"#;
+
+fn load(text: &str) -> Policy {
+    let files = [SourceFile::new("policy.toml", text)];
+    Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems))).policy
+}
+
+#[track_caller]
+fn compare(edits: &[(&str, &str)]) -> Diff {
+    let new = edits.iter().fold(BASE.to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    });
+    Diff::between(&load(BASE), &load(&new))
+}
+
+/// (kind, direction, shortest request)
+fn shown(diff: &Diff) -> Vec<(Kind, Direction, String)> {
+    let request = |change: &freeboard_policy::diff::Change| {
+        change.witness.as_ref().map(|asked| format!("{} {}", asked.method, asked.url)).unwrap_or_default()
+    };
+    diff.changes.iter().map(|change| (change.kind, change.direction, request(change))).collect()
+}
+
+#[test]
+fn each_edit_is_told_as_what_it_means() {
+    use Direction::{Narrower, Wider};
+    for (edits, expected) in [
+        (&[("GET /pages/{slug}", "GET    /pages/{slug}")][..], vec![]),
+        (&[("\"GET /pages/{slug}\"", "\"HEAD /pages/{slug}\", \"GET /pages/{slug}\"")], vec![]),
+        (
+            &[("GET /pages/{slug}", "GET|PUT /pages/{slug}")],
+            vec![(Kind::Allowed, Wider, "PUT https://wiki.internal/pages/a")],
+        ),
+        (
+            &[("GET /pages/{slug}", "GET /pages/{int}")],
+            vec![(Kind::Refused, Narrower, "GET https://wiki.internal/pages/a")],
+        ),
+        (
+            &[("{open|closed}", "{open|closed|all}")],
+            vec![(Kind::Allowed, Wider, "GET https://code.example.com/repos/acme/a/issues?state=all")],
+        ),
+        (
+            &[("* /repos/acme/secrets/**", "GET /repos/acme/secrets/**")],
+            vec![(
+                Kind::Allowed,
+                Wider,
+                "POST https://code.example.com/repos/acme/secrets/issues/0/comments",
+            )],
+        ),
+        (
+            &[("callers = [\"bot\"]", "callers = [\"*\"]")],
+            vec![(Kind::Allowed, Wider, "GET https://code.example.com/repos/acme/a/issues")],
+        ),
+        (
+            &[("[\"bot\", \"writer\"]", "[\"bot\"]")],
+            vec![(Kind::Refused, Narrower, "GET https://wiki.internal/pages/a")],
+        ),
+        (
+            &[("floor = \"kernel\"", "floor = \"container\"")],
+            vec![(Kind::Floor, Wider, "GET https://code.example.com/repos/acme/a/issues")],
+        ),
+        (
+            &[("ttl = \"15m\"", "ttl = \"5m\""), ("calls = 100", "calls = 500")],
+            vec![
+                (Kind::Budget, Wider, "GET https://code.example.com/repos/acme/a/issues"),
+                (Kind::Time, Narrower, "GET https://code.example.com/repos/acme/a/issues"),
+            ],
+        ),
+        (
+            &[("secrets/reader", "secrets/other")],
+            vec![(Kind::Credential, Wider, "GET https://code.example.com/repos/acme/a/issues")],
+        ),
+        (&[("credential.reader", "credential.renamed"), ("= \"reader\"", "= \"renamed\"")], vec![]),
+        (
+            &[("alias = \"wiki.internal\"", "alias = \"wiki.internal\"\naddresses = [\"10.0.0.0/8\"]")],
+            vec![(Kind::Addresses, Wider, "GET https://wiki.internal/pages/a")],
+        ),
+    ] {
+        let diff = compare(edits);
+        let expected: Vec<(Kind, Direction, String)> = expected
+            .into_iter()
+            .map(|(kind, direction, request): (Kind, Direction, &str)| (kind, direction, request.to_owned()))
+            .collect();
+        let mut found = shown(&diff);
+        found.dedup();
+        assert_eq!(found, expected, "{edits:?}\n{}", diff.render());
+    }
+}
+
+#[test]
+fn a_deny_rule_of_one_grant_that_guards_another_is_not_lost_silently() {
+    let guard = "\n[grant.guard]\ncallers = [\"bot\"]\n[[grant.guard.deny]]\napi = \"wiki\"\nroutes = [\"* /pages/admin\"]\n\
+                 [[grant.guard.allow]]\napi = \"wiki\"\nroutes = [\"GET /other\"]\n";
+    let (old, new) = (format!("{BASE}{guard}"), format!("{BASE}{}", guard.replace("admin", "nothing")));
+    let diff = Diff::between(&load(&old), &load(&new));
+    assert_eq!(diff.verdict, Verdict::Wider);
+    let change = diff.changes.first().unwrap();
+    assert_eq!((&*change.grant, change.with.as_deref()), ("guard", Some("wiki")), "{}", diff.render());
+    let asked = change.witness.as_ref().unwrap();
+    assert_eq!(
+        (asked.url.as_str(), asked.old.allowed, asked.new.allowed),
+        ("https://wiki.internal/pages/admin", false, true)
+    );
+}
+
+#[test]
+fn what_a_reviewer_must_see_first_stands_first() {
+    let diff = compare(&[
+        ("floor = \"kernel\"\n", ""),
+        ("GET /pages/{slug}", "GET|DELETE /pages/{slug}"),
+        ("{open|closed}", "{open|closed|all}"),
+        ("ttl = \"15m\"", "ttl = \"5m\""),
+    ]);
+    assert!(diff.changes.first().unwrap().risks.contains(&Risk::Writes), "{}", diff.render());
+    assert_eq!(diff.changes.last().unwrap().direction, Direction::Narrower);
+    insta::assert_snapshot!("text", diff.render());
+    insta::assert_snapshot!("markdown", diff.render_markdown());
+    insta::assert_snapshot!("json", serde_json::to_string_pretty(&diff).unwrap());
+}
+
+#[test]
+fn text_of_a_pull_request_stays_text_in_its_comment() {
+    let diff = compare(&[("\"bot\"]", "\"bot\", \"[x](https://evil.test)|@team<img>`\"]")]);
+    let markdown = diff.render_markdown();
+    for escaped in [r"\[x\](https", r"\<img\>", r"\|\@team", r"\`"] {
+        assert!(markdown.contains(escaped), "{escaped} in\n{markdown}");
+    }
+}
