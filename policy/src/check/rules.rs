@@ -1,6 +1,6 @@
 //! Rules against each other: repeated, covered, dead, idle, too wide, and requests that two credentials could serve.
 
-use crate::compiled::trie::Relation;
+use crate::compiled::trie::{Relation, Trie};
 use crate::compiled::{Api, Compiled, Grant, Route};
 use crate::condition;
 use crate::diagnostic::{Code, Diagnostic};
@@ -11,13 +11,7 @@ pub(super) fn of_grant(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagn
     for rules in &grant.rules {
         for trie in [&rules.allow, &rules.deny] {
             for route in &trie.routes {
-                let covering = trie.related(&route.line, Relation::Covers, |other| {
-                    other.id != route.id
-                        && other.websocket == route.websocket
-                        && condition::covers(other.terms.as_ref(), route.terms.as_ref())
-                        && comes_first(other, route)
-                });
-                if let Some(other) = covering {
+                if let Some(other) = covering(trie, route) {
                     found.push(covered(route, other));
                 }
             }
@@ -38,9 +32,27 @@ pub(super) fn of_grant(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagn
     }
 }
 
-/// Of two rules with the same meaning the later one is reported; a rule that covers more than the other always stands.
-fn comes_first(other: &Route, route: &Route) -> bool {
-    !same(other, route) || other.place < route.place
+/// A rule that says all that `route` says. One with the same meaning comes before any that says more, so that the order of
+/// rules does not decide whether a repetition is seen; of two with the same meaning the later one is covered.
+fn covering<'t>(trie: &'t Trie, route: &Route) -> Option<&'t Route> {
+    let mut covering = None;
+    trie.related(&route.line, Relation::Covers, |other| {
+        if other.id == route.id
+            || other.websocket != route.websocket
+            || !condition::covers(other.terms.as_ref(), route.terms.as_ref())
+        {
+            return false;
+        }
+        let repeats = same(other, route);
+        if repeats && other.place > route.place {
+            return false;
+        }
+        if repeats || covering.is_none() {
+            covering = Some(other);
+        }
+        repeats
+    });
+    covering
 }
 
 fn same(one: &Route, other: &Route) -> bool {
