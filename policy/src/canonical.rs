@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::draft::{Draft, DraftGrant, Effect};
-use crate::model::{CredentialView, SecretReference};
+use crate::model::CredentialView;
 
 /// The canonical form: JSON with sorted keys, definitions sorted by name.
 pub(crate) fn form(draft: &Draft) -> String {
@@ -33,6 +33,7 @@ pub(crate) fn form(draft: &Draft) -> String {
             let mut value = value;
             if let Value::Object(form) = &mut value {
                 // Left out where there is nothing, so that a plain policy keeps its digest.
+                form.extend(view.placeholder.as_ref().map(|found| ("placeholder".to_owned(), json!(found))));
                 form.extend(view.per_minute.map(|number| ("per_minute".to_owned(), json!(number))));
                 let check = view.health_check.as_ref();
                 form.extend(check.map(|check| {
@@ -70,30 +71,37 @@ fn sorted(texts: &[String]) -> Vec<&String> {
 /// The meaning of a credential, without its name. References to secrets, never secrets.
 pub(crate) fn credential(view: &CredentialView) -> Value {
     match view {
-        CredentialView::Bearer { token } => json!({ "kind": "bearer", "token": secret(token) }),
+        CredentialView::Bearer { token } => json!({ "kind": "bearer", "token": token }),
         CredentialView::Header { name, value } => {
-            json!({ "kind": "header", "name": name, "value": secret(value) })
+            json!({ "kind": "header", "name": name, "value": value })
         }
         CredentialView::Basic { username, password } => {
-            json!({ "kind": "basic", "username": username, "password": secret(password) })
+            json!({ "kind": "basic", "username": username, "password": password })
         }
         CredentialView::Query { parameter, value } => {
-            json!({ "kind": "query", "parameter": parameter, "value": secret(value) })
+            json!({ "kind": "query", "parameter": parameter, "value": value })
         }
         CredentialView::Jwt { algorithm, key, issuer, audience, key_id, scope, ttl_seconds } => json!({
-            "kind": "jwt", "algorithm": algorithm, "key": secret(key), "issuer": issuer, "audience": audience,
+            "kind": "jwt", "algorithm": algorithm, "key": key, "issuer": issuer, "audience": audience,
             "key_id": key_id, "scope": scope, "ttl_seconds": ttl_seconds,
         }),
+        CredentialView::OAuth2(found) => self::view(view.kind(), found),
+        CredentialView::Aws(found) => self::view(view.kind(), found),
+        CredentialView::GithubApp(found) => self::view(view.kind(), found),
+        CredentialView::Gcp(found) => self::view(view.kind(), found),
+        CredentialView::Exec(found) => self::view(view.kind(), found),
+        CredentialView::Vault(found) => self::view(view.kind(), found),
+        CredentialView::Mtls(found) => self::view(view.kind(), found),
     }
 }
 
-fn secret(reference: &SecretReference) -> Value {
-    match reference {
-        SecretReference::File(path) => json!({ "file": path }),
-        SecretReference::Env(name) => json!({ "env": name }),
-        SecretReference::Exec(words) => json!({ "exec": words }),
-        SecretReference::Systemd(name) => json!({ "systemd": name }),
+/// The view as it is, with its kind.
+fn view(kind: &str, view: &impl serde::Serialize) -> Value {
+    let mut value = json!(view);
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("kind".to_owned(), kind.into());
     }
+    value
 }
 
 fn grant(grant: &DraftGrant) -> Value {

@@ -216,6 +216,8 @@ reasons! {
     UpgradeRefused => "upgrade_refused", Policy, 403;
     /// CONNECT, SNI, Host or :authority name different hosts.
     NameMismatch => "name_mismatch", Client, 421;
+    /// The request carries the placeholder of another API's credential: something collects keys.
+    PlaceholderAstray => "placeholder_astray", Policy, 403;
     /// The request has two readings or breaks the protocol.
     Malformed => "malformed", Client, 400;
     /// The target has no canonical form.
@@ -244,6 +246,8 @@ reasons! {
     Shed => "shed", Upstream, 503;
     /// The credential could not be read, minted or is known to be expired.
     CredentialUnavailable => "credential_unavailable", Ours, 503;
+    /// The issuer of the credential's tokens cannot be reached or fails, and there is no token that is still good.
+    IssuerUnavailable => "issuer_unavailable", Upstream, 503;
     /// The audit log cannot be written; nothing is forwarded without a record.
     AuditUnavailable => "audit_unavailable", Ours, 503;
     /// No policy is loaded.

@@ -17,6 +17,7 @@ pub mod cases;
 mod check;
 mod compiled;
 mod condition;
+pub mod credential;
 mod decision;
 mod diagnostic;
 pub mod diff;
@@ -51,8 +52,8 @@ pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
 pub use model::{
-    ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, Policy, SecretReference, SurfaceView,
-    Window,
+    ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, PlaceholderView, Policy,
+    SecretReference, SurfaceView, Window,
 };
 pub use question::{DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion};
 pub use source::SourceFile;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::compiled::Compiled;
 use crate::draft::Draft;
 pub use crate::schedule::Window;
-use crate::{Diagnostic, RunScope, Severity, SourceFile, canonical, check, read};
+use crate::{Diagnostic, RunScope, Severity, SourceFile, canonical, check, credential, read};
 
 /// A checked policy. Immutable; share it in an `Arc`.
 #[derive(Debug)]
@@ -33,6 +33,7 @@ pub struct ApiView {
     pub per_minute: Option<u64>,
     /// A request (`GET /path`) that tells whether the API works, for the breaker.
     pub health_check: Option<HealthCheck>,
+    pub placeholder: Option<PlaceholderView>,
 }
 
 /// A request without a body that an API answers with 2xx while it works.
@@ -44,8 +45,18 @@ pub struct HealthCheck {
     pub path: Arc<str>,
 }
 
+/// What guests get in place of an API's credential.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct PlaceholderView {
+    /// Name of the environment variable.
+    pub variable: String,
+    /// Its value, where each `*` is a random letter or digit.
+    pub form: String,
+}
+
 /// Where a secret comes from. Policy files hold references, never secrets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SecretReference {
     File(String),
     Env(String),
@@ -55,7 +66,7 @@ pub enum SecretReference {
 }
 
 /// What the broker needs to know of a credential.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialView {
     Bearer {
         token: SecretReference,
@@ -82,6 +93,38 @@ pub enum CredentialView {
         scope: Option<String>,
         ttl_seconds: u64,
     },
+    OAuth2(Box<credential::OAuth2View>),
+    Aws(Box<credential::AwsView>),
+    GithubApp(Box<credential::GithubAppView>),
+    Gcp(Box<credential::GcpView>),
+    Exec(Box<credential::ExecView>),
+    Vault(Box<credential::VaultView>),
+    Mtls(Box<credential::MtlsView>),
+}
+
+impl CredentialView {
+    /// The word in policy files.
+    pub fn kind(&self) -> &'static str {
+        use credential::OAuth2Grant;
+        match self {
+            Self::Bearer { .. } => "bearer",
+            Self::Header { .. } => "header",
+            Self::Basic { .. } => "basic",
+            Self::Query { .. } => "query",
+            Self::Jwt { .. } => "jwt",
+            Self::OAuth2(view) => match view.grant {
+                OAuth2Grant::ClientCredentials => "oauth2-client",
+                OAuth2Grant::Refresh { .. } => "oauth2-refresh",
+                OAuth2Grant::Exchange { .. } => "token-exchange",
+            },
+            Self::Aws(_) => "aws-sigv4",
+            Self::GithubApp(_) => "github-app",
+            Self::Gcp(_) => "gcp-service-account",
+            Self::Exec(_) => "exec",
+            Self::Vault(_) => "vault",
+            Self::Mtls(_) => "mtls",
+        }
+    }
 }
 
 /// What the broker needs to know of a grant.

@@ -122,6 +122,13 @@ fn each_edit_is_told_as_what_it_means() {
             &[("alias = \"wiki.internal\"", "alias = \"wiki.internal\"\naddresses = [\"10.0.0.0/8\"]")],
             vec![(Kind::Addresses, Wider, "GET https://wiki.internal/pages/a")],
         ),
+        (
+            &[(
+                "alias = \"wiki.internal\"",
+                "alias = \"wiki.internal\"\nplaceholder = { variable = \"WIKI_TOKEN\", value = \"wiki-****************\" }",
+            )],
+            vec![(Kind::Credential, Wider, "GET https://wiki.internal/pages/a")],
+        ),
     ] {
         let diff = compare(edits);
         let expected: Vec<(Kind, Direction, String)> = expected

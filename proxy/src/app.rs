@@ -19,6 +19,7 @@ use crate::broker::{Broker, Clock};
 use crate::config::{Config, ExplicitRun};
 use crate::control_server::{ControlServer, GateCount};
 use crate::error::Stop;
+use crate::helpers;
 use crate::privileges::{self, Identity, PrivilegeError};
 use crate::record::{LogError, Recorder, Writer, gate_opened};
 use crate::reload::{self, LoadError, Reloader};
@@ -54,6 +55,8 @@ pub enum StartError {
     TokenHash { path: PathBuf, problem: String },
     #[error("--stop-with-stdin needs a pipe as standard input")]
     Lifeline(#[source] io::Error),
+    #[error("the process that runs helpers cannot be started")]
+    Helpers(#[source] io::Error),
     #[error("the system gives no threads or descriptors")]
     System(#[source] io::Error),
 }
@@ -81,6 +84,8 @@ impl App {
         let control = bind_control(&config.control_socket, &identity)?;
         let explicit = config.explicit_listen.map(bind_explicit).transpose()?;
         hand_over_audit(&config.audit.folder, &identity);
+        // Before privileges go: our program may lie where its own user cannot reach it.
+        helpers::start(&identity).map_err(StartError::Helpers)?;
         privileges::drop_to(&identity)?;
 
         let read = reload::read(&config.policy)?;

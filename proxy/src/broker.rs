@@ -6,12 +6,13 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use freeboard_audit::PolicyIdentity;
-use freeboard_policy::{ApiView, GrantView, Policy, Reason};
+use freeboard_policy::{ApiView, CredentialView, GrantView, Policy, Reason};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::approvals::Approvals;
-use crate::credential::{Material, Store};
+use crate::credential::minted::{Holder, Minter, Mints};
+use crate::credential::{Material, Placeholders, Store};
 use crate::decide::rates::Rates;
 use crate::error::Stop;
 use crate::record::{Outcome, Recorder};
@@ -27,7 +28,9 @@ pub struct Broker {
     /// Mints leaves for intercepted hosts.
     pub authority: Authority,
     /// Resolves, checks and dials upstream names.
-    pub dialler: Dialler,
+    pub dialler: Arc<Dialler>,
+    /// Tokens that issuers hand out.
+    pub mints: Mints,
     /// The audit log. Use [`Broker::record`], which also keeps the run's trace.
     pub recorder: Recorder,
     /// Open runs, for the explicit door on a shared address and for the control server.
@@ -51,14 +54,19 @@ pub struct Snapshot {
     /// Digest, and commit of the policy folder where it is a git work tree, as every record says them.
     pub identity: Arc<PolicyIdentity>,
     pub credentials: Store,
+    /// What guests hold in place of credentials.
+    pub placeholders: Placeholders,
     apis: Mutex<HashMap<Arc<str>, Arc<ApiView>>>,
+    minters: Mutex<HashMap<Arc<str>, Arc<Minter>>>,
 }
 
 impl Snapshot {
     /// Called by `app` at the start and by `reload`.
     pub fn new(policy: Policy, commit: Option<Arc<str>>, credentials: Store) -> Self {
         let identity = Arc::new(PolicyIdentity { digest: Arc::clone(policy.digest()), commit });
-        Self { policy, identity, credentials, apis: Mutex::default() }
+        let placeholders = Placeholders::new(&policy);
+        let minters = Mutex::default();
+        Self { policy, identity, credentials, placeholders, apis: Mutex::default(), minters }
     }
 
     /// The API's facts, made once per generation. The `Arc` is the same for the same generation, so that it can be
@@ -77,16 +85,34 @@ impl Snapshot {
     /// connection.
     ///
     /// # Errors
-    /// `credential_unavailable` when it cannot be read or minted or is known to be expired. Never a stale one.
+    /// `credential_unavailable` when it cannot be read or minted or is known to be expired, `issuer_unavailable` when its
+    /// issuer fails. Never a stale one.
     pub async fn material(
         &self,
+        mints: &Mints,
         name: &Arc<str>,
         run: &RunContext,
         now: Moment,
     ) -> Result<Arc<Material>, Stop> {
         let unknown = || Stop::new(Reason::CredentialUnavailable, "the policy has no such credential");
         let view = self.policy.credential(name).ok_or_else(unknown)?;
+        if Mints::mints(view) {
+            let minter = self.minter(mints, name, view);
+            let holder = Holder { run: &run.id, caller: run.caller.as_ref(), leases: &run.leases };
+            // Boxed: most requests never need this state.
+            return Box::pin(async move { minter.material(holder, now.unix_seconds()).await }).await;
+        }
         self.credentials.material(name, view, run.caller.as_ref(), now.unix_seconds()).await
+    }
+
+    fn minter(&self, mints: &Mints, name: &Arc<str>, view: &CredentialView) -> Arc<Minter> {
+        let mut minters = self.minters.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(minter) = minters.get(name) {
+            return Arc::clone(minter);
+        }
+        let minter = mints.minter(name, view);
+        minters.insert(Arc::clone(name), Arc::clone(&minter));
+        minter
     }
 
     /// The grant's facts.
@@ -98,9 +124,11 @@ impl Snapshot {
 impl Broker {
     /// Called by `app` only.
     pub fn new(snapshot: Snapshot, authority: Authority, dialler: Dialler, recorder: Recorder) -> Self {
+        let dialler = Arc::new(dialler);
         Self {
             policy: ArcSwap::from_pointee(snapshot),
             authority,
+            mints: Mints::new(Arc::<Dialler>::clone(&dialler)),
             dialler,
             recorder,
             runs: Runs::default(),

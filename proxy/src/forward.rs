@@ -159,9 +159,11 @@ fn connect<'a>(
     plan: &Plan<'a>,
     offer: Offer,
 ) -> Pin<Box<dyn Future<Output = Result<Opened, Stop>> + Send + 'a>> {
-    let Plan { client, api, route, .. } = *plan;
+    let Plan { client, api, route, material, .. } = *plan;
+    let certificate = material.and_then(Material::certificate);
     Box::pin(async move {
-        let connected = client.broker.dialler.connect(api, &route.host, route.port, offer).await?;
+        let dialler = &client.broker.dialler;
+        let connected = dialler.connect_as(api, &route.host, route.port, offer, certificate).await?;
         if connected.protocol == Protocol::Http2 {
             return Session::start(connected).await.map(Opened::Http2);
         }

@@ -51,6 +51,7 @@ pub mod app;
 pub mod cli;
 pub mod config;
 pub mod control_server;
+pub mod helpers;
 pub mod privileges;
 pub mod reload;
 pub mod shutdown;

@@ -163,6 +163,8 @@ pub const SECRET_MAX_BYTES: usize = 64 << 10;
 pub const SECRET_RECHECK: Duration = Duration::from_secs(1);
 /// A helper that prints a secret must end within this time. At the limit: killed, `credential_unavailable`.
 pub const SECRET_EXEC_TIMEOUT: Duration = Duration::from_secs(10);
+/// Helpers that run at the same time. More are refused at once, as `credential_unavailable`.
+pub const HELPERS_AT_ONCE: usize = 32;
 /// Age at which a helper is asked again.
 pub const SECRET_EXEC_MAX_AGE: Duration = Duration::from_secs(300);
 /// After a failure the next attempt waits this long; requests until then get the same refusal (ATTACKS E27).
@@ -171,6 +173,39 @@ pub const SECRET_FAILURE_PAUSE: Duration = Duration::from_secs(1);
 pub const TOKEN_RENEW_BEFORE: Duration = Duration::from_secs(60);
 /// Minted tokens kept per credential, one per caller. The least recently used is minted again.
 pub const MINTED_TOKENS_PER_CREDENTIAL: usize = 1_024;
+/// One token from its first question to its last answer. At the limit: `issuer_unavailable`.
+pub const MINT_TIMEOUT: Duration = Duration::from_secs(20);
+/// After a failure the issuer is not asked again for this long; it doubles with each further failure. Requests until then
+/// get the same refusal (ATTACKS E27).
+pub const MINT_FAILURE_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause, also where the issuer asks for a longer one: an operator's repair is seen within a minute.
+pub const MINT_FAILURE_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// A token is not used any more this long before it expires (at most a tenth of its life): it has to arrive in time, and
+/// clocks differ.
+pub const MINT_EXPIRY_MARGIN: Duration = Duration::from_secs(10);
+/// Life of a token whose issuer does not say how long it lives (RFC 6749 5.1 only recommends it).
+pub const TOKEN_LIFETIME_UNSAID: Duration = Duration::from_secs(300);
+/// Longest life that is believed; a token with a longer one is renewed after this: a day.
+pub const TOKEN_LIFETIME_MAX: Duration = Duration::from_secs(86_400);
+/// Life of an assertion that the broker signs for an issuer: it is used at once. Many issuers refuse more than ten minutes.
+pub const ASSERTION_LIFETIME: Duration = Duration::from_secs(300);
+/// How far an assertion is dated back, for issuers whose clock is behind: GitHub recommends a minute.
+pub const ASSERTION_BACKDATE: Duration = Duration::from_secs(60);
+/// A difference between the issuer's clock and ours that is told with a refusal: it is often its cause.
+pub const ISSUER_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
+/// Bytes of an issuer's answer. Tokens have a few KiB; Vault's secrets up to 1 MiB are rare. At the limit: refused.
+pub const ISSUER_ANSWER_BYTES: usize = 256 << 10;
+/// Giving a token back when its run ends is tried once, for this long. Then it lives on until it expires.
+pub const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(5);
+/// Tokens of one run that are given back at its end. More are given back at once and not used by later requests.
+pub const LEASES_PER_RUN: usize = 256;
+/// Bytes of a request body that is held in order to hash it for its signature, where the guest's SDK did not. Lambda takes
+/// 6 MB, Bedrock 20. At the limit: 413.
+pub const SIGNED_BODY_BYTES: usize = 24 << 20;
+/// Bytes of one signed chunk of an upload, which is held until it is whole. SDKs send 64 KiB to 1 MiB. At the limit: 400.
+pub const SIGNED_CHUNK_BYTES: usize = 4 << 20;
+/// Bytes of a line between such chunks, and of the fields after the last one. At the limit: 400.
+pub const SIGNED_CHUNK_LINE_BYTES: usize = 1024;
 /// Shortest secret in bytes whose encoded pieces are scrubbed: shorter pieces would be found in ordinary text.
 pub const SCRUB_MIN_BYTES: usize = 8;
 /// Shortest form in bytes with which bodies are sifted before they are searched. With shorter ones every byte is searched.

@@ -9,10 +9,12 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use freeboard_policy::{Host, PendingBody, Permit, Reason};
+use freeboard_policy::{Fault, Host, PendingBody, Permit, Reason};
 
 use crate::approvals::{Approvals, Asked};
 use crate::broker::{Broker, Moment, Snapshot};
+use crate::credential::sigv4::{Payload, SignedBody};
+use crate::credential::{Attach, Material};
 use crate::decide::budget::InFlight;
 use crate::decide::{self, Allowed, Decided, Question};
 use crate::error::Stop;
@@ -118,7 +120,22 @@ pub async fn exchange<B: Body, S: Sink>(
             draft.allowed();
             after
         }
-        Err(stop) => refuse(draft, &stop, &head, body, sink).await,
+        Err(stop) => {
+            let stop = canary(&snapshot, &head, stop);
+            refuse(draft, &stop, &head, body, sink).await
+        }
+    }
+}
+
+/// A refused request that carries a placeholder says so before anything else: whoever sent it collects keys (ATTACKS H51).
+fn canary(snapshot: &Snapshot, head: &RequestHead, stop: Stop) -> Stop {
+    match snapshot.placeholders.astray(head) {
+        Some(found) if stop.reason.fault() == Fault::Policy => {
+            tracing::warn!(api = %found.api, "a placeholder went astray");
+            let refused = stop.reason;
+            Stop::with(Reason::PlaceholderAstray, format!("of API `{}`; without it: {refused}", found.api))
+        }
+        _ => stop,
     }
 }
 
@@ -155,6 +172,9 @@ async fn decide_and_forward<B: Body, S: Sink>(
         }
     };
     let Allowed { permit, route, api, grant } = allowed;
+    if let Some(found) = snapshot.placeholders.astray(head) {
+        return Err(Stop::with(Reason::PlaceholderAstray, format!("of API `{}`", found.api)));
+    }
     draft.note(|outcome| {
         outcome.grant = Some(Arc::clone(permit.grant()));
         outcome.rule = Some(permit.rule().clone());
@@ -198,7 +218,9 @@ async fn decide_and_forward<B: Body, S: Sink>(
         draft.note(|outcome| outcome.approved_by = Some(by));
     }
     let material = match permit.credential() {
-        Some(name) => Some(snapshot.material(name, &client.run, draft.started()).await?),
+        Some(name) => {
+            Some(snapshot.material(&client.broker.mints, name, &client.run, draft.started()).await?)
+        }
         None => None,
     };
     if let Some(material) = &material {
@@ -264,9 +286,65 @@ async fn inspect<'s, B: Body, S: Sink>(
     }
 }
 
-/// Sends what is permitted, for as long as it stays so.
+/// Sends what is permitted, signed first where the credential signs.
 #[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from another owner")]
 async fn send<B: Body, S: Sink>(
+    client: &Client,
+    snapshot: &Arc<Snapshot>,
+    plan: forward::Plan<'_>,
+    permit: Permit,
+    draft: &mut Draft,
+    head: &mut RequestHead,
+    held: Option<&held::Content>,
+    body: &mut B,
+    sink: &mut S,
+) -> Result<After, Stop> {
+    if let Some(material @ Material { attach: Attach::Sign(_), .. }) = plan.material {
+        // Boxed: most requests never need this state.
+        let signed = signed(client, snapshot, plan, material, permit, draft, head, held, body, sink);
+        return Box::pin(signed).await;
+    }
+    while_permitted(client, snapshot, plan, permit, draft, head, held, body, sink).await
+}
+
+/// Signs the request in place of the guest, its body too where it is signed, and sends it.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from another owner")]
+async fn signed<B: Body, S: Sink>(
+    client: &Client,
+    snapshot: &Arc<Snapshot>,
+    plan: forward::Plan<'_>,
+    material: &Material,
+    permit: Permit,
+    draft: &mut Draft,
+    head: &mut RequestHead,
+    held: Option<&held::Content>,
+    body: &mut B,
+    sink: &mut S,
+) -> Result<After, Stop> {
+    let Attach::Sign(signer) = &material.attach else {
+        return Err(Stop::new(Reason::Internal, "nothing to sign with"));
+    };
+    let port = if plan.route.port == 443 { String::new() } else { format!(":{}", plan.route.port) };
+    let authority = format!("{}{port}", plan.route.host);
+    let mut payload = signer.payload(head)?;
+    let mut whole = None;
+    if payload == Payload::ToHash {
+        if std::mem::take(&mut head.expects_continue) {
+            sink.go_on().await?;
+        }
+        let (read, hash) = SignedBody::read_whole(body).await?;
+        (whole, payload) = (Some(read), hash);
+    }
+    let signed = signer.sign(head, &authority, &payload, client.broker.clock.now().unix_seconds())?;
+    let mut body = whole.unwrap_or_else(|| SignedBody::new(body, signed.resigner));
+    let material = material.signed(signed.authorization);
+    let plan = forward::Plan { material: Some(&material), ..plan };
+    while_permitted(client, snapshot, plan, permit, draft, head, held, &mut body, sink).await
+}
+
+/// Forwards for as long as it stays permitted.
+#[expect(clippy::too_many_arguments, reason = "the parts of one exchange, each borrowed from another owner")]
+async fn while_permitted<B: Body, S: Sink>(
     client: &Client,
     snapshot: &Arc<Snapshot>,
     plan: forward::Plan<'_>,

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Broker, Moment, Snapshot};
+use crate::credential::minted::Leases;
 use crate::decide::budget::GrantBudget;
 use crate::dns::NameTable;
 use crate::error::Stop;
@@ -39,6 +40,8 @@ pub struct RunContext {
     pub names: NameTable,
     /// Idle upstream connections. INVARIANT: they belong to one run, so no run can meet another's leftovers (B37).
     pub pool: Pool,
+    /// Tokens that are given back when the run has ended.
+    pub leases: Arc<Leases>,
     /// Cancelled at the end of the run: every connection of its gate is cut.
     pub ended: CancellationToken,
     /// SHA-256 of the token that the explicit door on a shared address asks for.
@@ -85,6 +88,7 @@ impl RunContext {
             expires_unix_ms: gate.expires_unix_ms,
             names: NameTable::default(),
             pool: Pool::default(),
+            leases: Arc::default(),
             ended: CancellationToken::new(),
             proxy_token,
             scope: ArcSwapOption::empty(),

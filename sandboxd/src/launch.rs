@@ -170,7 +170,10 @@ impl Launcher {
         let started = Clock::start();
         let policy_digest =
             prepared.as_ref().map(|prepared| prepared.policy_digest.clone()).unwrap_or_default();
-        let plan = Plan { job: job(&order, &chosen), prepared };
+        let mut job = job(&order, &chosen);
+        // First, so that the job's own variables win: a placeholder is a default, not an order.
+        job.environment.splice(0..0, prepared.iter().flat_map(|prepared| prepared.variables.iter().cloned()));
+        let plan = Plan { job, prepared };
         let (mut sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
             Ok(built) => built,
             Err(refusal) => return Err(noted(link.as_ref(), &order, chosen.floor, refusal).await.into()),

@@ -162,7 +162,7 @@ fn command(folder: &Path, words: &[&str]) -> Command {
 }
 
 /// Gives a folder and what is in it to the broker's user.
-fn hand_over(path: &Path) {
+pub(crate) fn hand_over(path: &Path) {
     chown(path, Some(Uid::from_raw(NOBODY)), Some(Gid::from_raw(NOBODY))).unwrap();
     if path.is_dir() {
         for entry in std::fs::read_dir(path).unwrap() {

@@ -82,7 +82,8 @@ fn leaf_params(names: &[&str], flaw: Flaw) -> CertificateParams {
     };
     let mut params = CertificateParams::new(names).unwrap();
     params.use_authority_key_identifier_extension = true;
-    params.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth];
+    params.extended_key_usages =
+        vec![rcgen::ExtendedKeyUsagePurpose::ServerAuth, rcgen::ExtendedKeyUsagePurpose::ClientAuth];
     let (from, to) = match flaw {
         Flaw::Expired => (2020, 2021),
         Flaw::NotYetValid => (2098, 2099),

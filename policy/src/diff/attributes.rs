@@ -2,6 +2,7 @@
 //! trust, rates.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::grants::{self, Pair};
@@ -10,7 +11,7 @@ use super::{Change, Direction, Kind, Risk};
 use crate::compiled::Route;
 use crate::condition::Terms;
 use crate::limits::INSPECT_BYTES_DEFAULT;
-use crate::model::{ApiView, Approval};
+use crate::model::{ApiView, Approval, PlaceholderView};
 use crate::{Host, Policy, canonical};
 
 /// One thing that goes with a request, comparable and for people.
@@ -163,18 +164,26 @@ fn rate(view: &ApiView, parts: &mut Parts) {
     parts.extend(health.map(|check| (HEALTH_CHECK, Part::one(format!("{} {}", check.method, check.path)))));
 }
 
-/// By definition, not by name: a renamed credential is the same one.
+/// By definition, not by name: a renamed credential is the same one. What guests hold in its place belongs to it.
 fn credential(policy: &Policy, view: Option<&ApiView>) -> Attribute {
     let name = view.and_then(|view| view.credential.as_ref());
     let found = name.and_then(|name| Some((name, policy.compiled.credentials.get(name)?)));
     match found {
         None => Attribute { parts: Parts::new(), shown: "none".to_owned() },
-        Some((name, view)) => {
+        Some((name, definition)) => {
             // The form holds references to secrets, never secrets.
-            let form = canonical::credential(view);
+            let form = canonical::credential(definition);
             let kind = form.get("kind").and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
-            let shown = format!("`{name}` ({kind}) {form}");
-            Attribute { parts: Parts::from([("", Part::one(form.to_string()))]), shown }
+            let mut shown = format!("`{name}` ({kind}) {form}");
+            let mut parts = Parts::from([("", Part::one(form.to_string()))]);
+            if let Some(PlaceholderView { variable, form }) = view.and_then(|view| view.placeholder.as_ref())
+            {
+                let held = format!("{variable}={form}");
+                // Writing to a String cannot fail.
+                let _ = write!(shown, ", placeholder {held}");
+                parts.insert("placeholder", Part::one(held));
+            }
+            Attribute { parts, shown }
         }
     }
 }

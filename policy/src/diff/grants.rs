@@ -74,9 +74,11 @@ fn meaning(policy: &Policy, grant: &Grant) -> Vec<String> {
             credential: _,
             per_minute,
             health_check,
+            placeholder,
         } = &api.view;
         lines.push(format!("{origins:?} {ca_file:?} {pin_sha256:?} {addresses:?} {alias:?} {hidden}"));
-        lines.push(format!("{per_minute:?} {health_check:?} {:?}", credential.map(canonical::credential)));
+        lines.push(format!("{per_minute:?} {health_check:?} {placeholder:?}"));
+        lines.push(format!("{:?}", credential.map(canonical::credential)));
         for (word, routes) in [("allow", &rules.allow.routes), ("deny", &rules.deny.routes)] {
             lines.extend(routes.iter().map(|route| {
                 format!(

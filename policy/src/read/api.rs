@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::credential::absolute;
+use super::placeholder;
 use super::table::{Fields, Reader, shared};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::draft::{At, DraftApi};
@@ -15,8 +16,17 @@ use crate::model::{ApiView, HealthCheck};
 use crate::origin::{Origin, host_name};
 use crate::{AddressClass, AddressRange, Target};
 
-pub(crate) const API_FIELDS: &[&str] =
-    &["origins", "credential", "trust", "addresses", "alias", "hidden", "per_minute", "health_check"];
+pub(crate) const API_FIELDS: &[&str] = &[
+    "origins",
+    "credential",
+    "placeholder",
+    "trust",
+    "addresses",
+    "alias",
+    "hidden",
+    "per_minute",
+    "health_check",
+];
 pub(crate) const TRUST_FIELDS: &[&str] = &["ca_file", "pin_sha256"];
 
 pub(super) fn read(
@@ -38,6 +48,7 @@ pub(super) fn read(
     }
     let per_minute = fields.count(reader, "per_minute");
     let health_check = health_check(reader, &fields);
+    let placeholder = placeholder::read(reader, &fields);
     let origins = origins?;
     let view = ApiView {
         name: Arc::clone(&name.value),
@@ -50,6 +61,7 @@ pub(super) fn read(
         credential: credential.as_ref().map(|credential| Arc::clone(&credential.value)),
         per_minute,
         health_check,
+        placeholder,
     };
     reader.draft.apis.push(DraftApi { name, origins, alias, credential, view });
     Some(())
@@ -93,7 +105,7 @@ fn health_check(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<
     }
 }
 
-fn trust(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> (Option<String>, Vec<String>) {
+pub(super) fn trust(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> (Option<String>, Vec<String>) {
     let Some(table) = fields.table(reader, "trust") else { return (None, Vec::new()) };
     let header: Range<usize> = fields.get("trust").map_or(0..0, Spanned::span);
     let trust = Fields::new(reader, table, header.clone(), "`trust`", TRUST_FIELDS);
@@ -119,7 +131,7 @@ fn trust(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> (Option<String
     (ca_file, pins)
 }
 
-fn addresses(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Vec<AddressRange> {
+pub(super) fn addresses(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Vec<AddressRange> {
     let mut ranges = Vec::new();
     for (text, span) in fields.texts(reader, "addresses").unwrap_or_default() {
         match AddressRange::parse(text) {

@@ -4,6 +4,7 @@ pub(crate) mod api;
 pub(crate) mod condition;
 pub(crate) mod credential;
 pub(crate) mod grant;
+pub(crate) mod placeholder;
 mod table;
 
 use std::sync::Arc;

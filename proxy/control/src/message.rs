@@ -165,6 +165,8 @@ pub struct Prepared {
     pub ca_pem: String,
     /// For the client surface of `host.*`: per grant, the base URLs that a guest uses and the routes as written.
     pub surface: Vec<SurfaceApi>,
+    /// Environment variables of the guest: placeholders of credentials, which are worth nothing elsewhere.
+    pub variables: Vec<(String, String)>,
 }
 
 /// One API of the run's grants as a guest sees it.

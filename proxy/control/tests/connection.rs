@@ -42,6 +42,7 @@ fn prepared(digest: &str) -> Prepared {
         ports: vec![8443],
         ca_pem: String::new(),
         surface: Vec::new(),
+        variables: Vec::new(),
     }
 }
 

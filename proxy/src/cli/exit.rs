@@ -59,7 +59,7 @@ impl From<&StartError> for Exit {
             StartError::Privileges(_) => Self::Privileges,
             StartError::ExplicitRun { .. } | StartError::TokenHash { .. } => Self::Config,
             StartError::Lifeline(_) => Self::Usage,
-            StartError::System(_) => Self::System,
+            StartError::System(_) | StartError::Helpers(_) => Self::System,
         }
     }
 }

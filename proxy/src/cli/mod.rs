@@ -45,6 +45,14 @@ enum Verb {
     Ca(ca::Ca),
     /// Check whether the broker can run here
     Doctor(doctor::Doctor),
+    /// Run the programs that print secrets: started by `serve`, with its socket as standard input
+    #[command(hide = true)]
+    RunHelpers {
+        /// User to become
+        uid: u32,
+        /// Group to become
+        gid: u32,
+    },
 }
 
 /// How the configuration is found and changed; shared by the commands that need it.
@@ -95,6 +103,10 @@ pub fn main() -> std::process::ExitCode {
         Verb::Approvals(approvals) => approvals.run(),
         Verb::Ca(ca) => ca.run(),
         Verb::Doctor(doctor) => doctor.run(),
+        Verb::RunHelpers { uid, gid } => match crate::helpers::runner::serve(uid, gid) {
+            Ok(()) => Exit::Success,
+            Err(error) => exit::report(Exit::System, &*error),
+        },
     };
     exit.into()
 }

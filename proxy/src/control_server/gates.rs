@@ -97,12 +97,11 @@ impl<'a> Gates<'a> {
     }
 
     /// Ends a run's authority at once. Its answer comes when what was in flight is cut and recorded, and holds the trace.
-    pub(super) fn close(&mut self, run: &str) -> Result<Closing, AnswerBody> {
-        let Some(gate) = self.by_run.remove(run) else {
-            return Err(refused(Reason::RunEnded, "no gate of this run was opened on this connection"));
-        };
+    /// `None` when no gate of the run was opened on this connection.
+    pub(super) fn close(&mut self, run: &str) -> Option<Closing> {
+        let gate = self.by_run.remove(run)?;
         end(&self.server.broker, &gate, CloseCause::Closed);
-        Ok(Closing { run: gate.run })
+        Some(Closing { run: gate.run })
     }
 }
 
@@ -174,6 +173,7 @@ async fn watch(
     if broker.recorder.event(Some(Arc::clone(&run.identity)), Some(policy), closed).is_err() {
         tracing::error!(run = %run.id, "the end of a gate was not recorded: the audit log cannot be written");
     }
+    run.leases.give_back(&run.id).await;
 }
 
 /// The trace once every connection of the run is gone, so that what was cut is in it; at most `GATE_SETTLE`.

@@ -129,8 +129,8 @@ impl ControlServer {
             RequestBody::Prepare(run) => Ok(prepare::prepare(&self.broker, &run)),
             RequestBody::Open(gate) => Ok(gates.open(&gate, descriptors)),
             RequestBody::Close(gate) => match gates.close(&gate.run) {
-                Ok(closing) => Err(closing),
-                Err(refusal) => Ok(refusal),
+                Some(closing) => Err(closing),
+                None => Ok(refused(Reason::RunEnded, "no gate of this run was opened on this connection")),
             },
             RequestBody::Note(note) => Ok(self.note(note)),
             RequestBody::Approvals => Ok(AnswerBody::Approvals(self.broker.approvals.list())),

@@ -17,8 +17,9 @@ pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
         ttl_seconds: None,
         ports: Vec::new(),
         // Also for a run without grants: its attempts are refused over TLS, and it should be able to read why.
-        ca_pem: broker.authority.ca().anchor_pem(),
+        ca_pem: broker.authority.ca().guests_trust(),
         surface: Vec::new(),
+        variables: Vec::new(),
     };
     if run.grants.is_empty() {
         return AnswerBody::Prepared(prepared);
@@ -40,9 +41,15 @@ pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
     prepared.floor = scope.floor;
     prepared.ttl_seconds = scope.ttl_seconds;
     prepared.ports = scope.ports.to_vec();
-    prepared.surface = snapshot
-        .policy
-        .surface(&scope)
+    let surface = snapshot.policy.surface(&scope);
+    for placeholder in surface.iter().filter_map(|api| snapshot.placeholders.of(&api.api)) {
+        let variable = (placeholder.variable.clone(), placeholder.value.clone());
+        // An API with several origins is there once for each.
+        if !prepared.variables.contains(&variable) {
+            prepared.variables.push(variable);
+        }
+    }
+    prepared.surface = surface
         .into_iter()
         .map(|api| SurfaceApi {
             api: api.api.to_string(),

@@ -4,10 +4,13 @@
 //! comes back. Secrets live in [`Secret`], which does not show itself.
 
 mod jwt;
+pub mod minted;
+mod placeholder;
 mod readiness;
 mod scrub;
 mod secret;
 mod sieve;
+pub mod sigv4;
 mod source;
 mod store;
 
@@ -15,7 +18,9 @@ mod store;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use placeholder::{Placeholder, Placeholders};
 pub use readiness::{Unready, unready};
 pub use scrub::{Masked, Scrubber};
 pub use secret::Secret;
@@ -39,7 +44,27 @@ impl Material {
     pub fn header_name(&self) -> Option<&str> {
         match &self.attach {
             Attach::Header { name, .. } => Some(name),
-            Attach::Query { .. } => None,
+            Attach::Sign(_) => Some("authorization"),
+            Attach::Query { .. } | Attach::Certificate(_) => None,
+        }
+    }
+
+    /// The certificate that connections with this credential show.
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
+        match &self.attach {
+            Attach::Certificate(certificate) => Some(certificate),
+            _ => None,
+        }
+    }
+
+    /// For one request: the same credential with the signature that was made for it.
+    #[must_use]
+    pub fn signed(&self, authorization: Secret) -> Self {
+        Self {
+            name: Arc::clone(&self.name),
+            identity: self.identity,
+            attach: Attach::Header { name: "authorization".into(), value: authorization },
+            scrubber: Arc::clone(&self.scrubber),
         }
     }
 }
@@ -51,13 +76,65 @@ pub enum Attach {
     Header { name: Box<str>, value: Secret },
     /// Query parameter; `value` is percent-encoded already.
     Query { parameter: Box<str>, value: Secret },
+    /// Nothing as it is: each request is signed, and gets the signature as its `Authorization`.
+    Sign(Box<sigv4::Signer>),
+    /// Nothing in the request: the certificate of the connection.
+    Certificate(ClientCertificate),
+}
+
+/// A certificate and its key, for the connections of one credential.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    resolver: Arc<dyn rustls::client::ResolvesClientCert>,
+    /// Tells one certificate from the next: sessions and connections are not shared between them.
+    id: u64,
+}
+
+impl ClientCertificate {
+    fn new(resolver: Arc<dyn rustls::client::ResolvesClientCert>) -> Self {
+        Self { resolver, id: next_identity() }
+    }
+
+    pub fn resolver(&self) -> Arc<dyn rustls::client::ResolvesClientCert> {
+        Arc::clone(&self.resolver)
+    }
+
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+impl std::fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ClientCertificate").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Identities are numbers that say nothing about the secret.
+fn next_identity() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Attach {
+    /// Whether connections that carried the one before may carry this one: a token is in each request.
+    fn is_renewable(&self) -> bool {
+        match self {
+            Self::Header { .. } | Self::Query { .. } | Self::Sign(_) => true,
+            Self::Certificate(_) => false,
+        }
+    }
+
+    fn value(&self) -> Option<&Secret> {
+        match self {
+            Self::Header { value, .. } | Self::Query { value, .. } => Some(value),
+            Self::Sign(_) | Self::Certificate(_) => None,
+        }
+    }
+
     /// Compares in constant time.
     fn same_secret(&self, other: &Self) -> bool {
-        let (Self::Header { value: mine, .. } | Self::Query { value: mine, .. }) = self;
-        let (Self::Header { value: theirs, .. } | Self::Query { value: theirs, .. }) = other;
+        let (Some(mine), Some(theirs)) = (self.value(), other.value()) else { return false };
         subtle::ConstantTimeEq::ct_eq(mine.expose(), theirs.expose()).into()
     }
 }

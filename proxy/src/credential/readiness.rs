@@ -8,7 +8,6 @@ use std::sync::Arc;
 use freeboard_policy::{Policy, SecretReference};
 
 use super::source::{self, SourceError};
-use super::store::reference;
 
 /// A credential that requests would be refused for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +22,7 @@ pub struct Unready {
 /// Every credential of the policy whose secret cannot be used as it is now.
 pub fn unready(policy: &Policy) -> Vec<Unready> {
     let looked = policy.credentials().filter_map(|(name, view)| {
-        let error = look(reference(view)).err()?;
+        let error = view.references().into_iter().find_map(|reference| look(reference).err())?;
         let hidden = matches!(
             &error,
             SourceError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use freeboard_policy::SecretReference;
-use tokio::io::AsyncReadExt as _;
 
 use super::Secret;
-use crate::limits::{SECRET_EXEC_TIMEOUT, SECRET_MAX_BYTES};
+use crate::limits::SECRET_MAX_BYTES;
 
 /// Why a secret cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +86,8 @@ fn of_metadata(metadata: &std::fs::Metadata) -> Stamp {
     Stamp::File { modified: metadata.modified().ok(), length: metadata.len(), inode: metadata.ino() }
 }
 
-fn read_file(path: &Path) -> Result<(Secret, Stamp), SourceError> {
+/// Reads a file that only its owner can read.
+pub(super) fn read_file(path: &Path) -> Result<(Secret, Stamp), SourceError> {
     use std::io::Read as _;
     let failed = |source| SourceError::Read { path: path.to_owned(), source };
     let file = std::fs::File::open(path).map_err(failed)?;
@@ -129,38 +129,9 @@ fn trimmed(mut bytes: Vec<u8>) -> Result<Secret, SourceError> {
     if bytes.is_empty() { Err(SourceError::Empty) } else { Ok(Secret::new(bytes)) }
 }
 
-/// Runs a helper with an empty environment but PATH and HOME. Dropping the future kills it.
-async fn run_helper(command: &[String]) -> Result<Secret, SourceError> {
-    let Some((program, arguments)) = command.split_first() else {
-        return Err(SourceError::Helper { program: String::new(), what: "has no name".to_owned() });
-    };
-    let failed = |what: String| SourceError::Helper { program: program.clone(), what };
-    let mut child = tokio::process::Command::new(program);
-    child.args(arguments).env_clear().kill_on_drop(true);
-    for name in ["PATH", "HOME"] {
-        if let Some(value) = std::env::var_os(name) {
-            child.env(name, value);
-        }
-    }
-    // Its standard error may repeat the secret: it goes nowhere.
-    child
-        .stdin(std::process::Stdio::null())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null());
-    let run = async {
-        let mut child = child.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
-        let mut output = Vec::new();
-        if let Some(stdout) = child.stdout.take() {
-            let limit = u64::try_from(SECRET_MAX_BYTES).unwrap_or(u64::MAX);
-            let read = stdout.take(limit + 1).read_to_end(&mut output).await;
-            read.map_err(|error| failed(format!("cannot be read from: {error}")))?;
-        }
-        if output.len() > SECRET_MAX_BYTES {
-            return Err(SourceError::TooLarge);
-        }
-        let status = child.wait().await.map_err(|error| failed(error.to_string()))?;
-        if status.success() { trimmed(output) } else { Err(failed(format!("ended with {status}"))) }
-    };
-    let late = |_| failed(format!("took longer than {} s", SECRET_EXEC_TIMEOUT.as_secs()));
-    tokio::time::timeout(SECRET_EXEC_TIMEOUT, run).await.map_err(late)?
+/// What a helper prints.
+pub(super) async fn run_helper(command: &[String]) -> Result<Secret, SourceError> {
+    let program = command.first().cloned().unwrap_or_default();
+    let printed = crate::helpers::run(command).await.map_err(|what| SourceError::Helper { program, what })?;
+    trimmed(printed.to_vec())
 }

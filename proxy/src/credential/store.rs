@@ -5,7 +5,6 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +14,7 @@ use lru::LruCache;
 
 use super::jwt::{self, JwtShape};
 use super::source::{self, Stamp};
-use super::{Attach, Material, Scrubber, Secret};
+use super::{Attach, Material, Scrubber, Secret, next_identity};
 use crate::error::Stop;
 use crate::limits::{
     MINTED_TOKENS_PER_CREDENTIAL, SECRET_EXEC_MAX_AGE, SECRET_FAILURE_PAUSE, SECRET_RECHECK,
@@ -118,7 +117,7 @@ impl Slot {
         }
         if now.duration_since(entry.checked) >= SECRET_RECHECK {
             let aged = entry.stamp == Stamp::Ages && now.duration_since(entry.read) >= SECRET_EXEC_MAX_AGE;
-            if aged || source::stamp(reference(view)) != Some(entry.stamp) {
+            if aged || reference(view).and_then(source::stamp) != Some(entry.stamp) {
                 return None;
             }
             entry.checked = now;
@@ -141,19 +140,15 @@ impl Slot {
     }
 }
 
-/// Identities are numbers that say nothing about the secret.
-fn next_identity() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-pub(super) fn reference(view: &CredentialView) -> &SecretReference {
-    match view {
+/// `None` for kinds that [`super::minted`] serves.
+fn reference(view: &CredentialView) -> Option<&SecretReference> {
+    Some(match view {
         CredentialView::Bearer { token } => token,
         CredentialView::Header { value, .. } | CredentialView::Query { value, .. } => value,
         CredentialView::Basic { password, .. } => password,
         CredentialView::Jwt { key, .. } => key,
-    }
+        _ => return None,
+    })
 }
 
 async fn make(
@@ -163,7 +158,8 @@ async fn make(
     now_unix: i64,
 ) -> Result<Entry, String> {
     let read = Instant::now();
-    let (secret, stamp) = source::read(reference(view)).await.map_err(|error| error.to_string())?;
+    let reference = reference(view).ok_or("it is not read from one place")?;
+    let (secret, stamp) = source::read(reference).await.map_err(|error| error.to_string())?;
     let mut renew = None;
     let (attach, scrubber) = match view {
         CredentialView::Bearer { .. } => bearer(&secret)?,
@@ -177,6 +173,7 @@ async fn make(
             renew = read.checked_add(lifetime.saturating_sub(TOKEN_RENEW_BEFORE.min(lifetime / 2)));
             bearer(&token)?
         }
+        _ => return Err("it is minted".to_owned()),
     };
     let material = Arc::new(Material {
         name: Arc::clone(name),
@@ -201,7 +198,7 @@ fn jwt_shape(view: &CredentialView) -> Option<JwtShape<'_>> {
     })
 }
 
-fn bearer(token: &Secret) -> Result<(Attach, Scrubber), String> {
+pub(super) fn bearer(token: &Secret) -> Result<(Attach, Scrubber), String> {
     if !token.expose().iter().all(u8::is_ascii_graphic) {
         return Err("the token has bytes that are not visible ASCII".to_owned());
     }
@@ -209,7 +206,7 @@ fn bearer(token: &Secret) -> Result<(Attach, Scrubber), String> {
     Ok((Attach::Header { name: "authorization".into(), value }, Scrubber::new(&[token.expose()])))
 }
 
-fn header(name: &str, secret: &Secret) -> Result<(Attach, Scrubber), String> {
+pub(super) fn header(name: &str, secret: &Secret) -> Result<(Attach, Scrubber), String> {
     let bytes = secret.expose();
     let edge = |byte: Option<&u8>| byte.is_none_or(|byte| *byte == b' ');
     if edge(bytes.first()) || edge(bytes.last()) || !bytes.iter().all(|byte| matches!(byte, b' '..=b'~')) {

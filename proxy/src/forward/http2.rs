@@ -28,7 +28,7 @@ use crate::request::{Body, Fields, Length, RequestHead};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::answer::forwards;
 use crate::upstream::http2::{Session, failed, is_unprocessed};
-use crate::upstream::send::{check_query, head_timeout};
+use crate::upstream::send::{check_query, head_timeout, unsigned};
 
 /// True for requests that mean nothing over HTTP/1.1.
 pub(super) fn is_needed(head: &RequestHead) -> bool {
@@ -221,6 +221,8 @@ fn request(permit: Permit, plan: &Plan<'_>, head: &RequestHead) -> Result<Reques
             target.push('=');
             target.push_str(value);
         }
+        Some(Material { attach: Attach::Sign(_), .. }) => return Err(unsigned()),
+        Some(Material { attach: Attach::Certificate(_), .. }) => {}
         Some(Material { attach: Attach::Header { name, value }, .. }) => {
             // SECURITY: exactly one. What the guest brought was dropped before; this holds that it stays so (B32, C09).
             if head.fields.first(name).is_some() || head.has_guest_credential_left() {

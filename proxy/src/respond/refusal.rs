@@ -105,6 +105,10 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::MethodForbidden => ("This method is never forwarded.", REQUEST_HINT),
         Reason::UpgradeRefused => ("Switching to this protocol is not allowed.", POLICY_HINT),
         Reason::NameMismatch => ("The connection and the request name different hosts.", REQUEST_HINT),
+        Reason::PlaceholderAstray => (
+            "The request carries a key that is meant for another API.",
+            "Send it to its own API only; do not retry.",
+        ),
         Reason::Malformed => ("The request is malformed or has two readings.", REQUEST_HINT),
         Reason::TargetNotCanonical => (
             "The path or query has more than one reading.",
@@ -124,6 +128,7 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::RunLimit => ("This run has too many connections.", RETRY_HINT),
         Reason::Shed => ("The API is overloaded; the request was held back.", RETRY_HINT),
         Reason::CredentialUnavailable => ("The credential for this API is not available.", OPERATOR_HINT),
+        Reason::IssuerUnavailable => ("The issuer of this API's credential does not answer.", RETRY_HINT),
         Reason::AuditUnavailable => ("Nothing is forwarded while the audit log is down.", OPERATOR_HINT),
         Reason::PolicyUnavailable => ("No policy is loaded.", OPERATOR_HINT),
         Reason::RunEnded => ("The run has ended.", "Start a new run."),

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 use time::OffsetDateTime;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
+use super::rotation::Rotation;
 use crate::limits::{CA_BACKDATE, CA_FILE_MAX_BYTES, CA_LIFETIME};
 
 /// The certificate authority whose leaves guests see in place of the real servers' certificates.
@@ -31,6 +32,8 @@ pub struct CertificateAuthority {
     valid_until: i64,
     /// Where name constraints or the operator limit it, these names only.
     permitted_names: Vec<String>,
+    /// Certificates that guests trust as well while the authority is being replaced, PEM.
+    also_trusted: String,
 }
 
 /// What a new authority shall look like.
@@ -124,7 +127,9 @@ impl CertificateAuthority {
         let pem = zeroize::Zeroizing::new(read(key_path)?);
         let text = std::str::from_utf8(&pem).map_err(|_| CaError::Key)?;
         let key = KeyPair::from_pem(text).map_err(|_| CaError::Key)?;
-        Self::assemble(chain, key, now_unix)
+        let mut authority = Self::assemble(chain, key, now_unix)?;
+        authority.also_trusted = Rotation::new(certificate_path, key_path).also_trusted()?;
+        Ok(authority)
     }
 
     fn assemble(chain: Vec<CertificateDer<'static>>, key: KeyPair, now_unix: i64) -> Result<Self, CaError> {
@@ -147,12 +152,25 @@ impl CertificateAuthority {
         let issuer = Issuer::from_ca_cert_der(signer_der, key)?;
         let kept = chain.len() - 1;
         let intermediates = chain.into_iter().take(kept).collect();
-        Ok(Self { issuer, intermediates, anchor, valid_from, valid_until, permitted_names })
+        Ok(Self {
+            issuer,
+            intermediates,
+            anchor,
+            valid_from,
+            valid_until,
+            permitted_names,
+            also_trusted: String::new(),
+        })
     }
 
     /// The certificate that guests must trust, PEM. Public.
     pub fn anchor_pem(&self) -> String {
         pem_of(&self.anchor)
+    }
+
+    /// What guests of new runs trust, PEM: the certificate above, and those of a rotation.
+    pub fn guests_trust(&self) -> String {
+        format!("{}{}", self.anchor_pem(), self.also_trusted)
     }
 
     /// SHA-256 of the trusted certificate, lower-case hex.
@@ -296,6 +314,14 @@ fn read(path: &Path) -> Result<Vec<u8>, CaError> {
         return Err(CaError::TooLarge { path: path.to_owned() });
     }
     std::fs::read(path).map_err(failed)
+}
+
+/// The certificate of a file that guests trust: its last one, PEM.
+pub(super) fn anchor_of(path: &Path) -> Result<String, CaError> {
+    let pem = read(path)?;
+    let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|_| CaError::Certificate("a file of the rotation is not PEM certificates"))?;
+    chain.last().map(pem_of).ok_or(CaError::Certificate("a file of the rotation has no certificate"))
 }
 
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), CaError> {

@@ -6,6 +6,7 @@
 mod authority;
 mod ca;
 mod leaf;
+mod rotation;
 pub mod terminate;
 
 #[cfg(test)]
@@ -14,3 +15,4 @@ mod tests;
 pub use authority::{Authority, AuthorityError};
 pub use ca::{CaError, CertificateAuthority, NewCa};
 pub use leaf::{Leaf, LeafMint, LeafName};
+pub use rotation::{Rotation, Stage};

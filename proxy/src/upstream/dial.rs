@@ -19,6 +19,7 @@ use tokio_rustls::client::TlsStream;
 use super::resolve::Resolver;
 use super::trust::{Trust, UpstreamProtocols};
 use super::{check, trust::TrustError};
+use crate::credential::ClientCertificate;
 use crate::error::Stop;
 use crate::http1::ReadAhead;
 use crate::limits::{CONNECT_ATTEMPT_DELAY, CONNECT_TIMEOUT};
@@ -98,17 +99,32 @@ impl Dialler {
         port: u16,
         offer: Offer,
     ) -> Result<Connected, Stop> {
+        self.connect_as(api, host, port, offer, None).await
+    }
+
+    /// [`Dialler::connect`] with a certificate to show.
+    ///
+    /// # Errors
+    /// As for `connect`.
+    pub async fn connect_as(
+        &self,
+        api: &Arc<ApiView>,
+        host: &Host,
+        port: u16,
+        offer: Offer,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Connected, Stop> {
         let known_http2_only = offer == Offer::Http1 && self.speaks_only_http2(host, port);
         let protocols = match offer {
             Offer::Http1 if known_http2_only => UpstreamProtocols::Http2,
             Offer::Http1 | Offer::Http1Only => UpstreamProtocols::Http1,
             Offer::Any => UpstreamProtocols::Any,
         };
-        match self.connect_with(api, host, port, protocols).await {
+        match self.connect_with(api, host, port, protocols, certificate).await {
             Err(Failure::NoSharedProtocol(stop)) if offer == Offer::Http1 => {
                 let other =
                     if known_http2_only { UpstreamProtocols::Http1 } else { UpstreamProtocols::Http2 };
-                let connected = self.connect_with(api, host, port, other).await;
+                let connected = self.connect_with(api, host, port, other, certificate).await;
                 self.remember(host, port, !known_http2_only && connected.is_ok());
                 connected.map_err(|failure| match failure {
                     Failure::NoSharedProtocol(_) => stop,
@@ -125,8 +141,9 @@ impl Dialler {
         host: &Host,
         port: u16,
         protocols: UpstreamProtocols,
+        certificate: Option<&ClientCertificate>,
     ) -> Result<Connected, Failure> {
-        let config = self.trust.config(api, protocols).map_err(untrusted)?;
+        let config = self.trust.config(api, protocols, certificate).map_err(untrusted)?;
         let resolved = self.resolver.resolve(host, port).await?;
         let addresses = check::dialable(resolved, &api.addresses)?;
         let deadline = Instant::now() + CONNECT_TIMEOUT;

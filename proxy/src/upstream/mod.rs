@@ -5,6 +5,7 @@ pub mod check;
 pub mod dial;
 mod frames;
 pub mod http2;
+mod issuer;
 pub mod pool;
 pub mod resolve;
 pub mod send;

@@ -66,6 +66,9 @@ pub fn write_head(
     if permit.credential().map(|name| &**name) != material.map(|material| &*material.name) {
         return Err(Stop::new(Reason::Internal, "permit and credential do not belong together"));
     }
+    if matches!(material, Some(Material { attach: Attach::Sign(_), .. })) {
+        return Err(unsigned());
+    }
     let target = head.target.as_ref().ok_or(Stop::new(Reason::Internal, "no target"))?;
     // Room for everything at once: a vector that grows would leave the secret behind in freed memory.
     let mut bytes = Scratch::take();
@@ -115,6 +118,11 @@ pub fn write_head(
     }
     out.extend_from_slice(b"\r\n");
     Ok(written)
+}
+
+/// Keys that sign never go out themselves, and nothing goes out in their name without a signature.
+pub fn unsigned() -> Stop {
+    Stop::new(Reason::Internal, "a request was about to go out unsigned")
 }
 
 /// Appends a secret and says where it is.

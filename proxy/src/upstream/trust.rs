@@ -16,6 +16,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 use sha2::{Digest as _, Sha256};
 
+use crate::credential::ClientCertificate;
 use crate::limits::{CA_FILE_MAX_BYTES, TLS_SESSIONS_REMEMBERED, TRUST_CONFIGS_KEPT};
 
 /// Application protocols offered to an upstream.
@@ -66,6 +67,8 @@ struct Key {
     ca_file: Option<(PathBuf, Stamp)>,
     pins: Vec<String>,
     protocols: UpstreamProtocols,
+    /// Id of the certificate that we show.
+    certificate: Option<u64>,
 }
 
 /// Tells a replaced CA file from the one that was read: a rotated file takes effect with the next connection.
@@ -110,16 +113,18 @@ impl Trust {
         &self,
         api: &ApiView,
         protocols: UpstreamProtocols,
+        certificate: Option<&ClientCertificate>,
     ) -> Result<Arc<ClientConfig>, TrustError> {
         let ca_file = match &api.ca_file {
             Some(path) => Some((PathBuf::from(path), stamp(Path::new(path))?)),
             None => None,
         };
-        let key = Key { ca_file, pins: api.pin_sha256.clone(), protocols };
+        let id = certificate.map(ClientCertificate::id);
+        let key = Key { ca_file, pins: api.pin_sha256.clone(), protocols, certificate: id };
         if let Some(found) = self.lock().get(&key) {
             return Ok(Arc::clone(found));
         }
-        let config = Arc::new(self.build(&key)?);
+        let config = Arc::new(self.build(&key, certificate)?);
         let mut configs = self.lock();
         if configs.len() >= TRUST_CONFIGS_KEPT {
             configs.clear();
@@ -128,7 +133,7 @@ impl Trust {
         Ok(config)
     }
 
-    fn build(&self, key: &Key) -> Result<ClientConfig, TrustError> {
+    fn build(&self, key: &Key, certificate: Option<&ClientCertificate>) -> Result<ClientConfig, TrustError> {
         let roots = match &key.ca_file {
             Some((path, _)) => Arc::new(read_roots(path)?),
             None => Arc::clone(self.system.get_or_init(read_system_roots)),
@@ -140,11 +145,15 @@ impl Trust {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
             .map_err(|error| TrustError::Tls(error.to_string()))?;
-        let mut config = if pins.is_empty() {
-            builder.with_root_certificates(roots).with_no_client_auth()
+        let builder = if pins.is_empty() {
+            builder.with_root_certificates(roots)
         } else {
             let verifier = PinnedVerifier { roots, pins, provider: Arc::clone(&self.provider) };
-            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth()
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier))
+        };
+        let mut config = match certificate {
+            Some(certificate) => builder.with_client_cert_resolver(certificate.resolver()),
+            None => builder.with_no_client_auth(),
         };
         config.alpn_protocols = key.protocols.alpn();
         config.resumption = Resumption::in_memory_sessions(TLS_SESSIONS_REMEMBERED);

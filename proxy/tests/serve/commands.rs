@@ -112,6 +112,26 @@ fn ca_init_never_overwrites_and_show_gives_the_certificate_only() {
 }
 
 #[test]
+fn ca_rotate_goes_step_by_step_and_says_which_is_next() {
+    let lab = Lab::new();
+    let step = |step: &str| {
+        let output = lab.freeboard(&["ca", "rotate", step]);
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, said) = step("switch");
+    assert!(code == Some(1) && said.contains("`prepare` begins one"), "{said}");
+    let before = text(&lab.freeboard(&["ca", "show"]));
+    let (code, said) = step("prepare");
+    assert!(code == Some(0) && said.contains("ca rotate switch"), "{said}");
+    assert_eq!(text(&lab.freeboard(&["ca", "show"])), before, "the old one signs until the switch");
+    assert_eq!(step("finish").0, Some(1));
+    assert_eq!(step("switch").0, Some(0));
+    assert_ne!(text(&lab.freeboard(&["ca", "show"])), before);
+    assert_eq!(step("finish").0, Some(0));
+    assert_eq!(step("finish").0, Some(1));
+}
+
+#[test]
 fn doctor_and_grants_tell_what_is_there() {
     let lab = Lab::new();
     let doctor = text(&lab.freeboard(&["doctor"]));

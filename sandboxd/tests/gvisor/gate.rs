@@ -19,6 +19,7 @@ fn plan(job: Job) -> Plan {
         ca_pem: "-----BEGIN CERTIFICATE-----\nTHE-INTERCEPTION-CA\n-----END CERTIFICATE-----\n".into(),
         policy_digest: String::new(),
         surface: Vec::new(),
+        variables: Vec::new(),
         ttl_seconds: None,
     };
     Plan { job, prepared: Some(prepared) }

@@ -26,6 +26,7 @@ fn plan_with_ca(job: Job, ca_pem: &str) -> Plan {
         ports: vec![8443],
         ca_pem: ca_pem.into(),
         surface: Vec::new(),
+        variables: Vec::new(),
     };
     Plan { job, prepared: Some(prepared) }
 }

@@ -260,6 +260,7 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
                 ports: vec![8443],
                 ca_pem: "-----BEGIN CERTIFICATE-----".into(),
                 surface: Vec::new(),
+                variables: Vec::new(),
             })
         }
         RequestBody::Open(gate) => {

@@ -53,6 +53,7 @@ pub(crate) fn plan_with_gate(code: &str) -> Plan {
         ports: Vec::new(),
         ca_pem: String::new(),
         surface,
+        variables: Vec::new(),
     };
     Plan { job: job(code), prepared: Some(prepared) }
 }

@@ -1,2 +1,4 @@
+mod kinds;
+mod minted;
 mod scrubbing;
 mod sources;

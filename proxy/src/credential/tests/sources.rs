@@ -35,6 +35,7 @@ fn exposed(material: &Material) -> (String, String) {
     let (name, value) = match &material.attach {
         Attach::Header { name, value } => (name, value),
         Attach::Query { parameter, value } => (parameter, value),
+        other => panic!("{other:?}"),
     };
     (name.to_string(), String::from_utf8(value.expose().to_vec()).unwrap())
 }

@@ -118,6 +118,7 @@ fn api(addresses: &[&str]) -> ApiView {
         credential: None,
         per_minute: None,
         health_check: None,
+        placeholder: None,
     }
 }
 
