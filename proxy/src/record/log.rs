@@ -4,11 +4,11 @@
 //! ended and a record says what stood there.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use freeboard_audit::{Chain, Digest, Entry, Event, Fault, Recovered, Report, Verifier};
+use freeboard_audit::{Chain, Digest, Entry, Event, Fault, RawRecord, Recovered, Report, Verifier};
 
 use super::files::{CURRENT, FilesError, LOCK, log_files, rotated_name};
 use super::writer::Syncer;
@@ -220,53 +220,56 @@ fn newest_tail(folder: &Path) -> Result<Tail, LogError> {
     Ok(tail)
 }
 
+/// Line by line: a broker that starts on a large log must not keep the memory of its end.
 fn file_tail(path: &Path) -> Result<Tail, LogError> {
-    let bytes =
-        last_bytes(path).map_err(|source| LogError::Io { step: "read", path: path.to_owned(), source })?;
+    let failed = |source| LogError::Io { step: "read", path: path.to_owned(), source };
     let broken = |fault| LogError::Tail { path: path.to_owned(), fault };
-    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
-    let rest = lines.pop().unwrap_or_default();
+    let mut end = last_lines(path).map_err(failed)?;
     let mut verifier = Verifier::new();
-    for line in lines {
-        verifier.line(line).map_err(broken)?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        end.read_until(b'\n', &mut line).map_err(failed)?;
+        let Some(whole) = line.strip_suffix(b"\n") else { break };
+        verifier.line(whole).map_err(broken)?;
     }
-    let whole = !rest.is_empty() && verifier.would_accept(rest);
-    let torn = match (rest.is_empty(), whole) {
-        (true, _) => Torn::No,
-        (false, true) => {
-            verifier.line(rest).map_err(broken)?;
-            Torn::OnlyLineFeed
-        }
-        (false, false) => {
-            Torn::Bytes { count: u64::try_from(rest.len()).unwrap_or_default(), digest: Digest::of(rest) }
-        }
+    let rest = line.as_slice();
+    let torn = if rest.is_empty() {
+        Torn::No
+    } else if verifier.would_accept(rest) {
+        verifier.line(rest).map_err(broken)?;
+        Torn::OnlyLineFeed
+    } else {
+        Torn::Bytes { count: u64::try_from(rest.len()).unwrap_or_default(), digest: Digest::of(rest) }
     };
     Ok(Tail { report: verifier.finish(b"").map_err(broken)?, torn })
 }
 
 /// The last whole lines of a file and what stands after them: at most `AUDIT_TAIL_CHECK_BYTES`.
-fn last_bytes(path: &Path) -> io::Result<Vec<u8>> {
+fn last_lines(path: &Path) -> io::Result<impl BufRead> {
     let mut file = File::open(path)?;
     let size = file.metadata()?.len();
     let start = size.saturating_sub(AUDIT_TAIL_CHECK_BYTES);
     file.seek(SeekFrom::Start(start))?;
-    let mut bytes = Vec::new();
-    file.take(AUDIT_TAIL_CHECK_BYTES).read_to_end(&mut bytes)?;
+    let mut end = BufReader::new(file).take(AUDIT_TAIL_CHECK_BYTES);
     if start > 0 {
-        let first_line = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at + 1);
-        bytes.drain(..first_line);
+        end.skip_until(b'\n')?;
     }
-    Ok(bytes)
+    Ok(end)
 }
 
 /// The number of the first record of a file.
 fn first_seq(path: &Path) -> io::Result<Option<u64>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(AUDIT_TAIL_CHECK_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes
-        .split(|byte| *byte == b'\n')
-        .find_map(freeboard_audit::RawRecord::parse)
-        .and_then(|record| record.seq()))
+    let mut start = BufReader::new(File::open(path)?).take(AUDIT_TAIL_CHECK_BYTES);
+    let mut line = Vec::new();
+    while start.read_until(b'\n', &mut line)? > 0 {
+        let record = RawRecord::parse(line.strip_suffix(b"\n").unwrap_or(&line));
+        if let Some(record) = record {
+            return Ok(record.seq());
+        }
+        line.clear();
+    }
+    Ok(None)
 }
 
 fn open_current(path: &Path) -> io::Result<(File, bool)> {

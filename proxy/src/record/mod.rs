@@ -121,12 +121,17 @@ impl Recorder {
         self.queue.as_ref().is_some_and(|queue| !queue.shared.failed.load(Ordering::Acquire))
     }
 
-    /// Hands one outcome to the writer. Never waits; a refusal that finds no room is counted and the count is
-    /// written with the next record. Called through `Broker::record` only.
+    /// Hands one outcome to the writer. Never waits for it, but lets it run when it is far behind; a refusal that finds no
+    /// room is counted and the count is written with the next record. Called through `Broker::record` only.
     pub fn record(&self, mut outcome: Box<Outcome>) {
         let Some(queue) = &self.queue else { return };
         match outcome.slot.take().or_else(|| queue.shared.take()) {
-            Some(slot) => queue.send(Message::Decided { outcome, slot }),
+            Some(slot) => {
+                queue.send(Message::Decided { outcome, slot });
+                if queue.shared.unwritten() > limits::AUDIT_FAR_AHEAD {
+                    std::thread::yield_now();
+                }
+            }
             None => {
                 queue.shared.lost.fetch_add(1, Ordering::Relaxed);
             }
@@ -170,6 +175,11 @@ impl Queue {
 }
 
 impl Shared {
+    /// Records that have a slot and are not in the file.
+    fn unwritten(&self) -> usize {
+        limits::AUDIT_QUEUE.saturating_sub(self.free.load(Ordering::Relaxed))
+    }
+
     fn take(self: &Arc<Self>) -> Option<Slot> {
         let taken =
             self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| free.checked_sub(1)).is_ok();

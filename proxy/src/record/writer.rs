@@ -17,7 +17,9 @@ use super::flood::Flood;
 use super::log::{Log, LogError, LogSettings};
 use super::{Message, Shared, Slot, event};
 use crate::broker::Clock;
-use crate::limits::{AUDIT_BATCH_BYTES, AUDIT_BATCH_PAUSE, AUDIT_RETRY, AUDIT_WAKE};
+use crate::limits::{
+    AUDIT_BATCH_BYTES, AUDIT_BATCH_PAUSE, AUDIT_RETRY, AUDIT_SHARED_BELOW, AUDIT_SHARED_RECORDS, AUDIT_WAKE,
+};
 
 /// Owns the thread. `stop` writes what is left.
 #[derive(Debug)]
@@ -135,7 +137,13 @@ impl Worker {
             Err(RecvTimeoutError::Disconnected) => self.stopping = true,
         }
         self.more_waits = true;
-        while !self.stopping && self.log.pending_bytes() < AUDIT_BATCH_BYTES {
+        for taken in 1_usize.. {
+            if self.stopping || self.log.pending_bytes() >= AUDIT_BATCH_BYTES {
+                break;
+            }
+            if taken.is_multiple_of(AUDIT_SHARED_RECORDS) && self.shared.unwritten() < AUDIT_SHARED_BELOW {
+                std::thread::yield_now();
+            }
             let Ok(message) = receiver.try_recv() else {
                 self.more_waits = false;
                 break;

@@ -81,7 +81,7 @@ async fn a_gate_that_must_not_open_does_not() {
     let other = broker.client().await;
     assert_eq!(reason(other.open(gate(1, &["g"]), Vec::new()).await), Reason::Malformed);
     assert_eq!(reason(other.close(&run_id(1)).await), Reason::RunEnded);
-    assert_eq!(lab.records().iter().filter(|record| record["kind"] == "gate_opened").count(), 1);
+    assert_eq!(lab.wait_record("gate_opened", 1).len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
