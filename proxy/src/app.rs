@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
-use freeboard_control::{Evidence, Lifeline, OpenGate};
+use freeboard_control::{Evidence, Lifeline, OpenGate, ServiceManager, Sockets};
 use freeboard_policy::Tier;
 
 use crate::accept::worker::Workers;
@@ -53,6 +53,8 @@ pub enum StartError {
     ExplicitRun { id: String, stop: Stop },
     #[error("the token hash `{}` of an explicit run cannot be used: {problem}", path.display())]
     TokenHash { path: PathBuf, problem: String },
+    #[error("the socket that the service manager handed over as number {place} cannot be used")]
+    HandedOver { place: usize, source: io::Error },
     #[error("--stop-with-stdin needs a pipe as standard input")]
     Lifeline(#[source] io::Error),
     #[error("the process that runs helpers cannot be started")]
@@ -68,21 +70,23 @@ pub struct App {
     broker: Arc<Broker>,
     writer: Writer,
     workers: Arc<Workers>,
-    control: UnixListener,
+    control: Control,
     explicit: Option<TcpListener>,
     files: usize,
     warnings: usize,
 }
 
 impl App {
-    /// Builds everything. Drops privileges for the whole process; must run before any other thread exists.
-    pub fn start(config: Config) -> Result<Self, StartError> {
+    /// Builds everything. Drops privileges for the whole process; must run before any other thread exists. Sockets that
+    /// the service manager bound are served instead of ones of our own: the control socket first, then the explicit door.
+    pub fn start(config: Config, mut handed: Sockets) -> Result<Self, StartError> {
         let clock = Clock;
         let identity = privileges::identity(&config.user)?;
         let ca =
             CertificateAuthority::load(&config.ca_certificate, &config.ca_key, clock.now().unix_seconds())?;
-        let control = bind_control(&config.control_socket, &identity)?;
-        let explicit = config.explicit_listen.map(bind_explicit).transpose()?;
+        let control = Control::listen(&config.control_socket, &identity, &mut handed)?;
+        let explicit =
+            config.explicit_listen.map(|address| bind_explicit(address, &mut handed)).transpose()?;
         hand_over_audit(&config.audit.folder, &identity);
         // Before privileges go: our program may lie where its own user cannot reach it.
         helpers::start(&identity).map_err(StartError::Helpers)?;
@@ -139,19 +143,26 @@ impl App {
             gates: GateCount::new(config.max_gates),
         });
         let mut tasks = Tasks::default();
-        let listener = tokio::net::UnixListener::from_std(control).map_err(StartError::System)?;
+        let listener = tokio::net::UnixListener::from_std(control.listener).map_err(StartError::System)?;
         tasks.spawn("control", Arc::clone(&server).serve(listener));
         ready();
-        let cause = supervise(&mut signals, &mut reloader, config.reload_every).await;
+        ServiceManager.ready("serving");
+        let cause = tokio::select! {
+            cause = supervise(&mut signals, &mut reloader, config.reload_every) => cause,
+            never = say_alive(&workers) => match never {},
+        };
         tracing::info!(cause, "stopping");
+        ServiceManager.stopping();
         let cut = drain(&broker, config.grace, &mut signals).await;
         // Closes every control connection and with it every gate; what is still in flight is cut.
         drop(tasks);
         broker.runs.end_all();
         end_recorded(&broker, &server.gates, cause, cut).await;
         drop(workers);
-        // Best effort: the next start replaces a socket that nobody listens on.
-        let _ = std::fs::remove_file(&config.control_socket);
+        if control.own {
+            // Best effort: the next start replaces a socket that nobody listens on.
+            let _ = std::fs::remove_file(&config.control_socket);
+        }
         Ok(writer)
     }
 }
@@ -179,6 +190,18 @@ async fn supervise(
             },
             () = tick => reloader.look(),
         }
+    }
+}
+
+/// Tells the service manager, as often as it wants to hear it, that every worker thread still takes work. Never ends.
+async fn say_alive(workers: &Workers) -> std::convert::Infallible {
+    let Some(pause) = ServiceManager.watchdog() else { return std::future::pending().await };
+    let mut turn = tokio::time::interval(pause);
+    turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        turn.tick().await;
+        workers.answer().await;
+        ServiceManager.alive();
     }
 }
 
@@ -220,6 +243,23 @@ fn allowed_uids(config: &Config) -> Vec<u32> {
     [0, own].into_iter().chain(config.control_uids.iter().copied()).collect()
 }
 
+/// The control socket, and whether this process made it.
+#[derive(Debug)]
+struct Control {
+    listener: UnixListener,
+    own: bool,
+}
+
+impl Control {
+    fn listen(path: &Path, identity: &Identity, handed: &mut Sockets) -> Result<Self, StartError> {
+        let place = 0;
+        match handed.unix(place).map_err(|source| StartError::HandedOver { place, source })? {
+            Some(listener) => Ok(Self { listener, own: false }),
+            None => Ok(Self { listener: bind_control(path, identity)?, own: true }),
+        }
+    }
+}
+
 /// Binds the control socket with mode 0660; it belongs to the broker's user.
 fn bind_control(path: &Path, identity: &Identity) -> Result<UnixListener, StartError> {
     let failed = |source| StartError::Listen { address: path.display().to_string(), source };
@@ -242,7 +282,11 @@ fn bind_control(path: &Path, identity: &Identity) -> Result<UnixListener, StartE
     Ok(listener)
 }
 
-fn bind_explicit(address: std::net::SocketAddr) -> Result<TcpListener, StartError> {
+fn bind_explicit(address: std::net::SocketAddr, handed: &mut Sockets) -> Result<TcpListener, StartError> {
+    let place = 1;
+    if let Some(listener) = handed.tcp(place).map_err(|source| StartError::HandedOver { place, source })? {
+        return Ok(listener);
+    }
     let failed = |source| StartError::Listen { address: address.to_string(), source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;

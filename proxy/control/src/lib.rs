@@ -11,6 +11,7 @@ mod client;
 mod evidence;
 mod frame;
 mod message;
+mod service;
 mod supervised;
 
 pub use client::{Client, ClientError};
@@ -20,4 +21,5 @@ pub use message::{
     Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, OpenGate, PendingApproval, PrepareRun, Prepared,
     Request, RequestBody, RunNote, SurfaceApi, Trace,
 };
+pub use service::{ServiceManager, Sockets};
 pub use supervised::{Lifeline, inherited_file};

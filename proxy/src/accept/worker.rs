@@ -76,6 +76,14 @@ impl Workers {
         }
     }
 
+    /// Returns once every thread has done a piece of work that came after this call.
+    pub async fn answer(&self) {
+        for (worker, _) in &self.threads {
+            // A runtime that stops takes no work: nothing to wait for.
+            let _ = worker.spawn(async {}).await;
+        }
+    }
+
     fn pick(&self) -> Option<&Handle> {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.threads.len().max(1);
         self.threads.get(turn).map(|(handle, _)| handle)

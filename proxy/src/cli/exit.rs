@@ -55,7 +55,9 @@ impl From<&StartError> for Exit {
             StartError::Ca(_) | StartError::Authority(_) => Self::Ca,
             StartError::Policy(_) => Self::Policy,
             StartError::Audit(_) | StartError::AuditRefused => Self::Audit,
-            StartError::Listen { .. } | StartError::AlreadyListening { .. } => Self::Listen,
+            StartError::Listen { .. }
+            | StartError::AlreadyListening { .. }
+            | StartError::HandedOver { .. } => Self::Listen,
             StartError::Privileges(_) => Self::Privileges,
             StartError::ExplicitRun { .. } | StartError::TokenHash { .. } => Self::Config,
             StartError::Lifeline(_) => Self::Usage,

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use clap::Args;
+use freeboard_control::Sockets;
 use tracing_subscriber::EnvFilter;
 
 use super::{ConfigFlags, Exit, exit, terminal};
@@ -55,6 +56,7 @@ impl Serve {
     }
 
     fn serve(self) -> Result<(), Exit> {
+        let sockets = Sockets::of_environment();
         let config = self.configuration()?;
         if self.print_config {
             return match terminal::print(&config.print()) {
@@ -65,7 +67,7 @@ impl Serve {
         log_to_stderr();
         let ready = self.ready_fd.map(ready_file).transpose()?;
         let socket = config.control_socket.display().to_string();
-        let app = App::start(config).map_err(|error| failed(&error))?;
+        let app = App::start(config, sockets).map_err(|error| failed(&error))?;
         let until = if self.stop_with_stdin { Until::StdinEnds } else { Until::Signal };
         app.run(until, move || tell_ready(&socket, ready)).map_err(|error| failed(&error))
     }

@@ -12,4 +12,5 @@ mod commands;
 mod control;
 mod log;
 mod reload;
+mod service;
 mod start;

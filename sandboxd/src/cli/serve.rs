@@ -5,7 +5,7 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use freeboard_control::{Lifeline, inherited_file};
+use freeboard_control::{Lifeline, ServiceManager, Sockets, inherited_file};
 use freeboard_policy::Tier;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -58,6 +58,8 @@ enum ServeFailure {
     ReadyFd(std::os::fd::RawFd, #[source] std::io::Error),
     #[error("--stop-with-stdin: standard input cannot be watched")]
     Stdin(#[source] std::io::Error),
+    #[error("the socket that the service manager handed over cannot be used")]
+    HandedOver(#[source] std::io::Error),
     #[error("cannot listen on {address}")]
     Listen {
         address: SocketAddr,
@@ -67,6 +69,7 @@ enum ServeFailure {
 }
 
 pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
+    let sockets = Sockets::of_environment();
     let mut flags = arguments.flags.clone();
     flags.listen = arguments.listen;
     flags.callers.clone_from(&arguments.callers);
@@ -86,7 +89,7 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lifeline = async { arguments.stop_with_stdin.then(Lifeline::of_stdin).transpose() };
     let lifeline = runtime.block_on(lifeline).map_err(ServeFailure::Stdin)?;
-    runtime.block_on(run(app, &config, ready, lifeline))?;
+    runtime.block_on(run(app, &config, ready, lifeline, sockets))?;
     Ok(Exit::Success)
 }
 
@@ -126,12 +129,16 @@ async fn run(
     config: &Config,
     ready: Option<File>,
     lifeline: Option<Lifeline>,
+    mut sockets: Sockets,
 ) -> Result<(), Failure> {
     let smoke = app.launcher.smoke_test().await;
     smoke.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = match sockets.tcp(0).map_err(ServeFailure::HandedOver)? {
+        Some(listener) => TcpListener::from_std(listener).map_err(failed)?,
+        None => TcpListener::bind(address).await.map_err(failed)?,
+    };
     let address = listener.local_addr().map_err(failed)?;
     let stop = Signals::new(lifeline)?;
     let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
@@ -140,11 +147,29 @@ async fn run(
         // Nobody waits any more when it cannot be written.
         let _ = writeln!(ready, "ready {address}");
     }
-    let served = serve(app, listener, stop.wait()).await;
+    ServiceManager.ready(&format!("serving on http://{address}"));
+    let alive = tokio::spawn(say_alive());
+    let stop = async {
+        stop.wait().await;
+        ServiceManager.stopping();
+    };
+    let served = serve(app, listener, stop).await;
     reload.abort();
+    alive.abort();
     served?;
     say("sandboxd: stopped");
     Ok(())
+}
+
+/// Tells the service manager, as often as it wants to hear it, that this runtime still does its work.
+async fn say_alive() {
+    let Some(pause) = ServiceManager.watchdog() else { return };
+    let mut turn = tokio::time::interval(pause);
+    turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        turn.tick().await;
+        ServiceManager.alive();
+    }
 }
 
 /// SIGTERM, SIGINT and the end of a lifeline end the daemon.
