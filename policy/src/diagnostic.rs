@@ -58,6 +58,9 @@ pub struct Diagnostic {
     pub message: String,
     /// `None` for problems of the folder as a whole.
     pub place: Option<Place>,
+    /// A shortest request that shows the problem: `METHOD URL`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
     pub help: Option<String>,
     pub related: Vec<Related>,
 }
@@ -72,11 +75,17 @@ impl Diagnostic {
     }
 
     fn new(code: Code, severity: Severity, message: impl Into<String>) -> Self {
-        Self { code, severity, message: message.into(), place: None, help: None, related: Vec::new() }
+        let message = message.into();
+        Self { code, severity, message, place: None, request: None, help: None, related: Vec::new() }
     }
 
     pub(crate) fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
+        self
+    }
+
+    pub(crate) fn request(mut self, request: impl Into<String>) -> Self {
+        self.request = Some(request.into());
         self
     }
 
@@ -105,6 +114,9 @@ impl Diagnostic {
         for related in &self.related {
             line(&mut out, format_args!("{:gutter$} = {}:", "", related.message));
             render_place(&mut out, gutter, &related.place);
+        }
+        if let Some(request) = &self.request {
+            line(&mut out, format_args!("{:gutter$} = for example: {request}", ""));
         }
         for help in self.help.iter().flat_map(|help| help.lines()) {
             line(&mut out, format_args!("{:gutter$} = help: {help}", ""));
@@ -241,9 +253,9 @@ codes! {
     UnusedGroup => "policy::unused-group";
     /// Two rules that are the same.
     DuplicateRule => "policy::duplicate-rule";
-    /// A rule that another one of the same grant covers whole.
+    /// A rule that others of the same grant cover whole.
     ShadowedRule => "policy::shadowed-rule";
-    /// An allow rule that a deny rule covers whole: it can never match.
+    /// An allow rule that deny rules cover whole: it can never match.
     UnreachableRule => "policy::unreachable-rule";
     /// A deny rule that no allow rule of its grant meets.
     IdleDeny => "policy::idle-deny";
@@ -251,7 +263,7 @@ codes! {
     NothingAllowed => "policy::nothing-allowed";
     /// One request could be sent with two different credentials.
     AmbiguousCredential => "policy::ambiguous-credential";
-    /// One request could be decided by two rules of one grant that demand different things of it.
+    /// One request could be decided by two rules that demand different things of it: of one grant, or approvals of two.
     AmbiguousRule => "policy::ambiguous-rule";
     /// A credential that no API uses.
     UnusedCredential => "policy::unused-credential";

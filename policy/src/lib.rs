@@ -7,10 +7,6 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "asked by the comparison of policies and by the checks of rules")
-)]
 mod automata;
 mod canonical;
 pub mod cases;

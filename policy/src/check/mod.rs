@@ -1,8 +1,10 @@
 //! Definitions to a policy that is valid: names, references, conflicts, dead and dangerous rules.
 
+mod ambiguous;
 mod apis;
 mod inherit;
 mod names;
+mod places;
 mod rules;
 
 use crate::compiled::Compiled;
@@ -26,15 +28,16 @@ pub(crate) fn definitions(draft: &mut Draft) {
 /// Checks rules against each other. What only a whole policy can show (an idle deny) is left out while it has errors.
 pub(crate) fn rules(compiled: &Compiled, diagnostics: &mut Vec<Diagnostic>) {
     let whole = !diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    let places = places::Places::new(compiled);
     for grant in &compiled.grants {
-        rules::of_grant(compiled, grant, diagnostics);
-        rules::ambiguous_terms(grant, diagnostics);
+        rules::of_grant(&places, grant, diagnostics);
+        ambiguous::terms(&places, grant, diagnostics);
         if whole {
-            rules::idle_denies(compiled, grant, diagnostics);
+            rules::idle_denies(&places, grant, diagnostics);
         }
     }
-    rules::ambiguous_credentials(compiled, diagnostics);
-    rules::ambiguous_approvals(compiled, diagnostics);
+    ambiguous::credentials(&places, diagnostics);
+    ambiguous::approvals(&places, diagnostics);
 }
 
 /// Problems in the order of files and lines, at most `DIAGNOSTICS_MAX`.

@@ -1,58 +1,127 @@
-//! Rules against each other: repeated, covered, dead, idle, too wide, and requests that two credentials could serve.
+//! Rules of one grant against each other: repeated, covered, dead, idle, too wide. Decided on all requests (`automata`), not by
+//! the look of the rules: a rule that several others cover together adds nothing either.
 
+use std::collections::HashSet;
+
+use super::places::{Places, allow, beside, narrows};
+use crate::automata::{self, Answer, Rule};
 use crate::compiled::trie::{Relation, Trie};
-use crate::compiled::{Api, Compiled, Grant, Route};
+use crate::compiled::{Api, ApiRules, Grant, Route};
 use crate::condition;
 use crate::diagnostic::{Code, Diagnostic};
+use crate::draft::Effect;
 use crate::route::PathEnd;
 
-/// Rules of one grant that say what another one says already, or that can never match.
-pub(super) fn of_grant(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagnostic>) {
+/// Rules of one grant that say what others say already, or that can never match.
+pub(super) fn of_grant<'p>(places: &Places<'p>, grant: &'p Grant, found: &mut Vec<Diagnostic>) {
     for rules in &grant.rules {
-        for trie in [&rules.allow, &rules.deny] {
-            for route in &trie.routes {
-                if let Some(other) = covering(trie, route) {
-                    found.push(covered(route, other));
-                }
-            }
-        }
-        for route in &rules.allow.routes {
-            if let Some(deny) = rules.deny.related(&route.line, Relation::Covers, |deny| {
-                deny.terms.as_ref().is_none_or(|terms| !terms.narrows())
-            }) {
-                let message = format!("`{}` can never match: a deny rule covers it", route.line.written);
-                let help = "deny wins over allow, whatever the order; remove one of the two, or narrow the deny rule";
-                let diagnostic = Diagnostic::error(Code::UnreachableRule, message).at(route.place.clone());
-                found.push(diagnostic.related(deny.place.clone(), "denied here").help(help));
-            }
-        }
-        if let Some(api) = compiled.apis.get(rules.api) {
+        let site = places.first(rules.api);
+        redundant(places, site, (&rules.allow, Some(&rules.deny)), found);
+        redundant(places, site, (&rules.deny, None), found);
+        found.extend(rules.allow.routes.iter().filter_map(|route| dead(places, grant, rules, route)));
+        if let Some(api) = places.compiled.apis.get(rules.api) {
             found.extend(rules.allow.routes.iter().filter_map(|route| too_wide(api, route)));
         }
     }
 }
 
-/// A rule that says all that `route` says. One with the same meaning comes before any that says more, so that the order of
-/// rules does not decide whether a repetition is seen; of two with the same meaning the later one is covered.
-fn covering<'t>(trie: &'t Trie, route: &Route) -> Option<&'t Route> {
-    let mut covering = None;
-    trie.related(&route.line, Relation::Covers, |other| {
-        if other.id == route.id
-            || other.websocket != route.websocket
-            || !condition::covers(other.terms.as_ref(), route.terms.as_ref())
-        {
-            return false;
+/// Rules of one kind for one API; of allow rules with the deny rules that refuse some of their requests anyway.
+type Rules<'r> = (&'r Trie, Option<&'r Trie>);
+
+/// Of rules with the same meaning the later one is reported, of a rule and others that cover it the covered one. All that
+/// are reported can go at once: what covers them stays.
+fn redundant(
+    places: &Places<'_>,
+    site: Option<usize>,
+    (trie, denies): Rules<'_>,
+    found: &mut Vec<Diagnostic>,
+) {
+    let mut order: Vec<&Route> = trie.routes.iter().collect();
+    order.sort_by(|one, other| other.place.cmp(&one.place));
+    let mut gone = HashSet::new();
+    for route in order {
+        let stays = |other: &Route| other.id != route.id && !gone.contains(&other.id);
+        if let Some(problem) = covered(places, site, (trie, denies), route, stays) {
+            found.push(problem);
+            gone.insert(&route.id);
         }
-        let repeats = same(other, route);
-        if repeats && other.place > route.place {
-            return false;
+    }
+}
+
+fn covered(
+    places: &Places<'_>,
+    site: Option<usize>,
+    (trie, denies): Rules<'_>,
+    route: &Route,
+    stays: impl Fn(&Route) -> bool,
+) -> Option<Diagnostic> {
+    let effect = if denies.is_some() { Effect::Allow } else { Effect::Deny };
+    let (terms, websocket) = (route.terms.as_ref(), route.websocket);
+    // Allow rules that demand different things are ambiguous, which is another problem.
+    let takes_all = |other: &Route| match effect {
+        Effect::Allow => other.websocket == websocket && condition::same(other.terms.as_ref(), terms),
+        Effect::Deny => condition::covers(other.terms.as_ref(), terms),
+    };
+    let mut near: Vec<&Route> = Vec::new();
+    trie.related(&route.line, Relation::Meets, |other| {
+        if takes_all(other) && stays(other) {
+            near.push(other);
         }
-        if repeats || covering.is_none() {
-            covering = Some(other);
-        }
-        repeats
+        false
     });
-    covering
+    if near.is_empty() {
+        return None;
+    }
+    if let Some(other) = near.iter().find(|other| same(other, route)) {
+        let message = format!("`{}` is there twice", route.line.written);
+        let problem = Diagnostic::error(Code::DuplicateRule, message).at(route.place.clone());
+        return Some(problem.related(other.place.clone(), "first here").help("remove one of the two"));
+    }
+    let rule = |route| as_rule(effect, route);
+    let refused = denies.map(|denies| denying(denies, route)).unwrap_or_default();
+    let by = |others: &[&Route]| {
+        let others = others.iter().map(|other| as_rule(effect, other));
+        let others: Vec<Rule<'_>> = others.chain(refused.iter().map(|deny| Rule::deny(&deny.line))).collect();
+        automata::uncovered(rule(route), &others) == Answer::None
+    };
+    if !by(&near) {
+        return None;
+    }
+    // The fewest of them that are easily found: each is left out where the rest is enough.
+    near.sort_by(|one, other| one.place.cmp(&other.place));
+    for other in near.clone() {
+        let rest: Vec<&Route> = near.iter().copied().filter(|one| !std::ptr::eq(*one, other)).collect();
+        if by(&rest) {
+            near = rest;
+        }
+    }
+    // Where deny rules alone are enough, the rule is dead.
+    let first = *near.first()?;
+    let words = if near.len() == 1 { "another rule covers it" } else { "other rules cover it together" };
+    let message = format!("`{}` adds nothing: {words}", route.line.written);
+    let problem = Diagnostic::warning(Code::ShadowedRule, message).at(route.place.clone());
+    let problem = beside(problem, near.iter().map(|other| &other.place), "covered by");
+    let help = "remove it, or narrow what covers it if that is what is meant";
+    Some(places.show(problem.help(help), site, automata::overlap(rule(route), rule(first))))
+}
+
+/// Deny rules without conditions that may meet a route.
+fn denying<'r>(denies: &'r Trie, route: &Route) -> Vec<&'r Route> {
+    let mut found = Vec::new();
+    denies.related(&route.line, Relation::Meets, |deny| {
+        if !narrows(deny) {
+            found.push(deny);
+        }
+        false
+    });
+    found
+}
+
+fn as_rule(effect: Effect, route: &Route) -> Rule<'_> {
+    match effect {
+        Effect::Allow => allow(route),
+        Effect::Deny => Rule::deny(&route.line),
+    }
 }
 
 fn same(one: &Route, other: &Route) -> bool {
@@ -60,18 +129,27 @@ fn same(one: &Route, other: &Route) -> bool {
         && condition::same(one.terms.as_ref(), other.terms.as_ref())
 }
 
-fn covered(route: &Route, other: &Route) -> Diagnostic {
-    let place = other.place.clone();
-    if same(route, other) {
-        let message = format!("`{}` is there twice", route.line.written);
-        let diagnostic = Diagnostic::error(Code::DuplicateRule, message).at(route.place.clone());
-        return diagnostic.related(place, "first here").help("remove one of the two");
+/// An allow rule all of whose requests deny rules refuse, wherever its API answers.
+fn dead<'p>(places: &Places<'p>, grant: &'p Grant, rules: &ApiRules, route: &Route) -> Option<Diagnostic> {
+    let mut covering: Vec<&Route> = Vec::new();
+    for site in places.of(rules.api) {
+        let denies = places.denies(*site, &[grant], route);
+        let by: Vec<Rule<'_>> = denies.iter().map(|deny| Rule::deny(&deny.line)).collect();
+        if by.is_empty() || automata::uncovered(allow(route), &by) != Answer::None {
+            return None;
+        }
+        let new = denies.into_iter().filter(|deny| !covering.iter().any(|known| std::ptr::eq(*known, *deny)));
+        covering.extend(new.collect::<Vec<_>>());
     }
-    let message = format!("`{}` adds nothing: another rule covers it", route.line.written);
-    let diagnostic = Diagnostic::warning(Code::ShadowedRule, message).at(route.place.clone());
-    diagnostic
-        .related(place, "covered by")
-        .help("remove it, or narrow the other one if that is what is meant")
+    covering.sort_by(|one, other| one.place.cmp(&other.place));
+    let asked = covering.iter().map(|deny| automata::overlap(allow(route), Rule::deny(&deny.line)));
+    let answer = asked.into_iter().find(|answer| *answer != Answer::None)?;
+    let words = if covering.len() == 1 { "a deny rule covers it" } else { "deny rules cover it together" };
+    let message = format!("`{}` can never match: {words}", route.line.written);
+    let help = "deny wins over allow, whatever the order; remove one of the two, or narrow the deny rule";
+    let problem = Diagnostic::error(Code::UnreachableRule, message).at(route.place.clone()).help(help);
+    let problem = beside(problem, covering.iter().map(|deny| &deny.place), "denied here");
+    Some(places.show(problem, places.first(rules.api), answer))
 }
 
 fn too_wide(api: &Api, route: &Route) -> Option<Diagnostic> {
@@ -84,129 +162,32 @@ fn too_wide(api: &Api, route: &Route) -> Option<Diagnostic> {
     Some(Diagnostic::warning(Code::WideRule, message).at(route.place.clone()).help(help))
 }
 
-/// Allow rules of one grant that one request can match, and that demand different things of it. Of a route with conditions
-/// and one without, the conditions would say nothing.
-pub(super) fn ambiguous_terms(grant: &Grant, found: &mut Vec<Diagnostic>) {
-    for rules in &grant.rules {
-        for route in rules.allow.routes.iter().filter(|route| route.terms.is_some()) {
-            let met = rules.allow.related(&route.line, Relation::Meets, |other| {
-                other.id != route.id
-                    && other.websocket == route.websocket
-                    && !condition::same(other.terms.as_ref(), route.terms.as_ref())
-                    && !excludes(other, route)
-                    // Of two rules with conditions the later one is reported.
-                    && (other.terms.is_none() || other.place < route.place)
-            });
-            let Some(met) = met else { continue };
-            let message = format!(
-                "one request can match `{}` and `{}`, whose rules demand different things",
-                route.line.written, met.line.written
-            );
-            let diagnostic = Diagnostic::error(Code::AmbiguousRule, message).at(route.place.clone());
-            let help = "make the routes disjoint, or the conditions such that no request meets both";
-            found.push(diagnostic.related(met.place.clone(), "the other rule").help(help));
-        }
-    }
-}
-
-/// Two grants that one run can name together, of which one wants a person to approve a request and the other does not.
-pub(super) fn ambiguous_approvals(compiled: &Compiled, found: &mut Vec<Diagnostic>) {
-    let needs = |route: &Route| route.terms.as_ref().is_some_and(|terms| terms.approve.is_some());
-    for first in &compiled.grants {
-        for rules in &first.rules {
-            for route in rules.allow.routes.iter().filter(|route| needs(route)) {
-                let others = compiled.grants.iter().filter(|second| second.view.name != first.view.name);
-                for second in others.filter(|second| share_a_caller(first, second)) {
-                    let Some(others) = second.rules_of(rules.api) else { continue };
-                    let met = others.allow.related(&route.line, Relation::Meets, |other| {
-                        other.websocket == route.websocket && !needs(other) && !excludes(other, route)
-                    });
-                    let Some(met) = met else { continue };
-                    let message = "one request needs a person's approval by one grant and not by another";
-                    let diagnostic = Diagnostic::error(Code::AmbiguousRule, message).at(route.place.clone());
-                    let help =
-                        "a run that names both would need none: make the routes disjoint, or the callers";
-                    found.push(diagnostic.related(met.place.clone(), "the other rule").help(help));
-                }
-            }
-        }
-    }
-}
-
-fn excludes(one: &Route, other: &Route) -> bool {
-    one.terms.as_ref().zip(other.terms.as_ref()).is_some_and(|(one, other)| one.excludes(other))
-}
-
 /// Deny rules that no allow rule of their grant meets.
-pub(super) fn idle_denies(compiled: &Compiled, grant: &Grant, found: &mut Vec<Diagnostic>) {
-    for rules in &grant.rules {
-        let Some(api) = compiled.apis.get(rules.api) else { continue };
+pub(super) fn idle_denies(places: &Places<'_>, grant: &Grant, found: &mut Vec<Diagnostic>) {
+    for rules in grant.rules.iter().filter(|rules| !rules.deny.is_empty()) {
+        let Some(api) = places.compiled.apis.get(rules.api) else { continue };
         // Deny rules hold for every API of the grant on the same origin.
         let reached = grant.rules.iter().filter(|other| {
-            compiled
-                .apis
-                .get(other.api)
-                .is_some_and(|other| other.origins.iter().any(|o| api.origins.contains(o)))
+            let other = places.compiled.apis.get(other.api);
+            other.is_some_and(|other| other.origins.iter().any(|origin| api.origins.contains(origin)))
         });
-        let mut met = std::collections::HashSet::new();
-        for allow in reached.flat_map(|other| &other.allow.routes) {
-            rules.deny.related(&allow.line, Relation::Meets, |deny| {
-                met.insert(&deny.id);
+        let mut met = HashSet::new();
+        for route in reached.flat_map(|other| &other.allow.routes) {
+            rules.deny.related(&route.line, Relation::Meets, |deny| {
+                if !met.contains(&deny.id)
+                    && automata::overlap(allow(route), Rule::deny(&deny.line)) != Answer::None
+                {
+                    met.insert(&deny.id);
+                }
                 false
             });
         }
         for deny in rules.deny.routes.iter().filter(|deny| !met.contains(&deny.id)) {
             let message = format!("`{}` denies what no rule of the grant allows", deny.line.written);
             let help = "it takes effect only in runs that name another grant beside this one";
-            found.push(Diagnostic::warning(Code::IdleDeny, message).at(deny.place.clone()).help(help));
+            let problem = Diagnostic::warning(Code::IdleDeny, message).at(deny.place.clone()).help(help);
+            let answer = automata::search(&[Rule::deny(&deny.line)], 0, |_| true);
+            found.push(places.show(problem, places.first(rules.api), answer));
         }
     }
-}
-
-/// Two allow rules for APIs with the same origin and different credentials, in grants that one run can name together.
-pub(super) fn ambiguous_credentials(compiled: &Compiled, found: &mut Vec<Diagnostic>) {
-    for site in &compiled.sites {
-        for (index, &one) in site.allowing.iter().enumerate() {
-            for &other in site.allowing.iter().skip(index + 1) {
-                let credential =
-                    |api: usize| compiled.apis.get(api).and_then(|api| api.view.credential.as_ref());
-                if credential(one) != credential(other) {
-                    ambiguous_pair(compiled, one, other, found);
-                }
-            }
-        }
-    }
-}
-
-fn ambiguous_pair(compiled: &Compiled, one: usize, other: usize, found: &mut Vec<Diagnostic>) {
-    let credential = |api: usize| match compiled.apis.get(api).and_then(|api| api.view.credential.as_ref()) {
-        Some(name) => format!("credential `{name}`"),
-        None => "no credential".to_owned(),
-    };
-    for first in &compiled.grants {
-        let Some(rules) = first.rules_of(one) else { continue };
-        for second in compiled.grants.iter().filter(|second| share_a_caller(first, second)) {
-            let Some(others) = second.rules_of(other) else { continue };
-            for route in &rules.allow.routes {
-                let met = others.allow.related(&route.line, Relation::Meets, |met| {
-                    met.websocket == route.websocket && !excludes(met, route)
-                });
-                let Some(met) = met else { continue };
-                let message = format!(
-                    "one request could be sent with {} or with {}",
-                    credential(one),
-                    credential(other)
-                );
-                let diagnostic =
-                    Diagnostic::error(Code::AmbiguousCredential, message).at(route.place.clone());
-                let help = "make the routes disjoint, or use one credential for both APIs";
-                found.push(diagnostic.related(met.place.clone(), "the other rule").help(help));
-            }
-        }
-    }
-}
-
-fn share_a_caller(one: &Grant, other: &Grant) -> bool {
-    let all = |grant: &Grant| grant.callers.iter().any(|caller| **caller == *"*");
-    all(one) || all(other) || one.callers.iter().any(|caller| other.callers.contains(caller))
 }
