@@ -293,5 +293,7 @@ pub const OPEN_FILES_WANTED: u64 = 16_384;
 pub const AUDIT_STOP: Duration = Duration::from_secs(5);
 /// How often the end of the process looks whether connections are gone.
 pub const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// How long `freeboard doctor` waits for the broker's word.
+pub const DOCTOR_PATIENCE: Duration = Duration::from_secs(3);
 /// How often `freeboard audit tail --follow` looks for new lines.
 pub const FOLLOW_PAUSE: Duration = Duration::from_millis(200);

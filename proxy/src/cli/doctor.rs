@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use freeboard_control::{Client, PrepareRun};
 
 use super::exit::with_causes;
 use super::{ConfigFlags, Exit, terminal};
 use crate::broker::Clock;
 use crate::config::Config;
 use crate::credential::unready;
+use crate::limits::DOCTOR_PATIENCE;
 use crate::privileges;
 use crate::record::log_files;
 use crate::reload;
@@ -138,13 +140,31 @@ fn user(config: &Config) -> Found {
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "one signature for all checks")]
+/// A connection proves nothing: a service manager holds the socket also while no broker runs.
 fn socket(config: &Config) -> Found {
-    let path = &config.control_socket;
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Ok(format!("`{}`: a broker serves it", path.display()));
+    let path = config.control_socket.display();
+    if std::os::unix::net::UnixStream::connect(&config.control_socket).is_err() {
+        return Ok(format!("`{path}`: nobody serves it now"));
     }
-    Ok(format!("`{}`: nobody serves it now", path.display()))
+    let asked = async {
+        let client = Client::connect(&config.control_socket).await?;
+        client.prepare(PrepareRun { caller: None, grants: Vec::new() }).await
+    };
+    let answered = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map(|runtime| runtime.block_on(async { tokio::time::timeout(DOCTOR_PATIENCE, asked).await }));
+    match answered {
+        Ok(Ok(Ok(_))) => Ok(format!("`{path}`: a broker serves it")),
+        Ok(Ok(Err(error))) => Err((
+            format!("`{path}` is held, but no broker answers: {}", with_causes(&error)),
+            "`systemctl status freeboard.service` says why it does not run; other users than root and its own need `control_uids`".to_owned(),
+        )),
+        Ok(Err(_)) | Err(_) => Err((
+            format!("`{path}` is held, but no broker answered within {} s", DOCTOR_PATIENCE.as_secs()),
+            "`systemctl status freeboard.service` says why it does not run".to_owned(),
+        )),
+    }
 }
 
 fn open_files(_: &Config) -> Found {

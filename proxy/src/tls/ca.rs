@@ -121,7 +121,7 @@ impl CertificateAuthority {
         // Guarded by `refuses_a_key_that_others_can_read`.
         let metadata = std::fs::metadata(key_path)
             .map_err(|source| CaError::Read { path: key_path.to_owned(), source })?;
-        if metadata.mode() & 0o077 != 0 {
+        if metadata.mode() & others(key_path) != 0 {
             return Err(CaError::KeyMode { path: key_path.to_owned(), mode: metadata.mode() & 0o777 });
         }
         let pem = zeroize::Zeroizing::new(read(key_path)?);
@@ -322,6 +322,14 @@ pub(super) fn anchor_of(path: &Path) -> Result<String, CaError> {
     let chain = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
     let chain = chain.map_err(|_| CaError::Certificate("a file of the rotation is not PEM certificates"))?;
     chain.last().map(pem_of).ok_or(CaError::Certificate("a file of the rotation has no certificate"))
+}
+
+/// The mode bits that let others read a key. What a service manager hands over may be readable by an access list for this
+/// user, which shows as the group's bit (systemd.exec(5), `LoadCredential=`); its folder is closed to all others.
+fn others(key_path: &Path) -> u32 {
+    let handed_over =
+        std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| key_path.starts_with(folder));
+    if handed_over { 0o037 } else { 0o077 }
 }
 
 fn write_new(path: &Path, content: &[u8], mode: u32) -> Result<(), CaError> {
