@@ -102,3 +102,7 @@ pub const APPROVAL_TIMEOUT_DEFAULT_SECONDS: u64 = 600;
 
 /// The longest that a rule can let a request wait. More is a diagnostic.
 pub const APPROVAL_TIMEOUT_MAX_SECONDS: u64 = 86_400;
+
+/// Different values of one segment or parameter that `learn` keeps. From a few on they are a type; the rest is only counted as
+/// "at least" this many.
+pub const LEARN_VALUES_MAX: usize = 64;

@@ -7,8 +7,8 @@ pub mod har;
 pub mod openapi;
 pub mod plimsoll;
 mod report;
-mod text;
-mod write;
+pub(crate) mod text;
+pub(crate) mod write;
 mod yaml;
 
 use crate::diagnostic::{Diagnostic, render_all};

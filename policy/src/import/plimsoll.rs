@@ -131,7 +131,13 @@ impl Profile {
                     if line.starts_with("GET ") {
                         report.add(Kind::Wider, "", "GET allows HEAD, too");
                     }
-                    let route = SketchRoute { line, comment: String::new(), subject, covered_by: None };
+                    let route = SketchRoute {
+                        line,
+                        comment: String::new(),
+                        subject,
+                        covered_by: None,
+                        above: Vec::new(),
+                    };
                     if let Some(rule) = rules.first_mut() {
                         rule.routes.push(route);
                     }

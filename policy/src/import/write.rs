@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::report::{Kind, Report};
 use super::text::{comment, quoted};
 use super::{ImportError, Imported};
-use crate::diagnostic::{Code, Diagnostic, Severity};
+use crate::diagnostic::{Code, Diagnostic, Place, Severity};
 use crate::limits::{DIAGNOSTICS_MAX, ROUTES_MAX};
 use crate::{Policy, SourceFile};
 
@@ -20,7 +20,12 @@ pub(crate) struct Sketch {
     pub(crate) grants: Vec<SketchGrant>,
     /// Comment lines at the end.
     pub(crate) closing: Vec<String>,
+    /// Files of the folder that the file is for; it is checked together with them. They have no errors.
+    pub(crate) beside: Vec<SourceFile>,
 }
+
+/// Name of the file while it is checked.
+const FILE_NAME: &str = "import.toml";
 
 #[derive(Debug)]
 pub(crate) struct SketchApi {
@@ -55,6 +60,8 @@ pub(crate) struct SketchRoute {
     /// What the report calls it.
     pub(crate) subject: String,
     pub(crate) covered_by: Option<String>,
+    /// Comment lines above the line.
+    pub(crate) above: Vec<String>,
 }
 
 /// Where a route stands in the sketch.
@@ -73,7 +80,9 @@ impl Sketch {
                 return Err(ImportError::Nothing(Box::new(report)));
             }
             let (policy, places) = self.render();
-            let problems = match Policy::load(&[SourceFile::new("import.toml", policy.as_str())]) {
+            let mut files = self.beside.clone();
+            files.push(SourceFile::new(FILE_NAME, policy.as_str()));
+            let problems = match Policy::load(&files) {
                 Ok(loaded) => loaded.warnings,
                 Err(problems) => problems,
             };
@@ -109,7 +118,7 @@ impl Sketch {
             let covered = matches!(problem.code, Code::DuplicateRule | Code::ShadowedRule);
             let place = problem.place.as_ref().filter(|_| covered)?;
             let other = &problem.related.first()?.place;
-            Some((*places.get(&place.line)?, *places.get(&other.line)?))
+            Some((index_of(place, places)?, index_of(other, places)?))
         };
         let pairs: HashMap<Index, Index> =
             problems.iter().take(DIAGNOSTICS_MAX).filter_map(covering).collect();
@@ -147,7 +156,7 @@ impl Sketch {
         let indices = ambiguous.filter_map(|problem| {
             let lines = problem.place.iter().chain(problem.related.iter().map(|related| &related.place));
             // The later of the two, so that the answer does not depend on the order of the problems.
-            lines.filter_map(|place| places.get(&place.line).copied()).max()
+            lines.filter_map(|place| index_of(place, places)).max()
         });
         let indices: HashSet<Index> = indices.collect();
         let mut sorted: Vec<Index> = indices.into_iter().collect();
@@ -170,7 +179,7 @@ impl Sketch {
         let mut relaxed = false;
         for problem in problems.iter().filter(|problem| problem.severity == Severity::Error) {
             let lines = problem.place.iter().chain(problem.related.iter().map(|related| &related.place));
-            for (grant, rule, _) in lines.filter_map(|place| places.get(&place.line).copied()) {
+            for (grant, rule, _) in lines.filter_map(|place| index_of(place, places)) {
                 let rule = self.grants.get_mut(grant).and_then(|grant| grant.rules.get_mut(rule));
                 let Some(rule) = rule.filter(|rule| !rule.conditions.is_empty()) else { continue };
                 rule.conditions.clear();
@@ -259,6 +268,11 @@ impl Sketch {
     }
 }
 
+/// The route that stands at a place, if it is one of the file.
+fn index_of(place: &Place, places: &HashMap<u32, Index>) -> Option<Index> {
+    places.get(&place.line).copied().filter(|_| *place.file == *FILE_NAME)
+}
+
 /// A name as a key of TOML; a bad one is quoted, so that the check names it.
 fn key(name: &str) -> String {
     let bare =
@@ -296,6 +310,9 @@ impl Lines {
     }
 
     fn route(&mut self, route: &SketchRoute) {
+        for line in &route.above {
+            self.push(&format!("  # {}", comment(line)));
+        }
         let words = comment(&route.comment);
         let line = match &route.covered_by {
             Some(other) => {

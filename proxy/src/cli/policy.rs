@@ -1,8 +1,14 @@
 //! `freeboard policy`: check, compare, explain, test and describe policy files. Reads files, never a running broker.
 
+mod check;
 mod diff;
 mod export;
+mod fmt;
 mod import;
+mod learn;
+mod log;
+mod problems;
+mod replay;
 mod source;
 
 use std::io::Read as _;
@@ -36,16 +42,7 @@ enum Format {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Check a policy folder and show every problem
-    Check {
-        /// Folder of policy files, one file, `-` for standard input, or git:REV[:PATH]
-        #[arg(value_name = "FOLDER", value_parser = source::source)]
-        folder: Source,
-        #[arg(long, value_enum, default_value = "text")]
-        format: Format,
-        /// Count warnings as problems
-        #[arg(long)]
-        deny_warnings: bool,
-    },
+    Check(check::Check),
     /// Show what a change of policy means: who may newly send what, each with a shortest request
     ///
     /// Decided on what the rules allow, not on their text. Ends with 0 when nothing differs, 10 when something is only
@@ -61,6 +58,17 @@ enum Verb {
         #[arg(long, value_enum, default_value = "text")]
         format: Format,
     },
+    /// Lay policy files out in the one way; definitions, their order and comments stay
+    Fmt(fmt::Fmt),
+    /// Decide the requests of an audit log again by another policy: what would stop, and what cannot be told
+    ///
+    /// Groups them by route and caller. Ends with 1 when a request that was permitted would now be refused, or would need
+    /// somebody's approval.
+    Replay(replay::Replay),
+    /// Write the smallest grant that covers what callers were seen to do, as a file for review
+    ///
+    /// Nothing is enabled by it: the file goes to standard output, and into the policy folder through review.
+    Learn(learn::Learn),
     /// Write a policy from another description of an API
     #[command(subcommand)]
     Import(import::Import),
@@ -135,10 +143,13 @@ fn tier(word: &str) -> Result<Tier, String> {
 impl PolicyCommand {
     pub(super) fn run(self) -> ExitCode {
         let exit = match self.verb {
-            Verb::Check { folder, format, deny_warnings } => check(&folder, format, deny_warnings),
+            Verb::Check(check) => check.run(),
             Verb::Diff(diff) => diff.run(),
             Verb::Explain(explain) => explain.run(),
             Verb::Test { folder, format } => test(&folder, format),
+            Verb::Fmt(fmt) => fmt.run(),
+            Verb::Replay(replay) => replay.run(),
+            Verb::Learn(learn) => learn.run(),
             Verb::ExplainCode { code } => explain_code(&code),
             Verb::Import(import) => import.run(),
             Verb::Export(export) => export.run(),
@@ -187,37 +198,6 @@ fn count(problems: &[Diagnostic]) -> String {
 
 fn plural(number: usize, word: &str) -> String {
     format!("{number} {word}{}", if number == 1 { "" } else { "s" })
-}
-
-fn check(source: &Source, format: Format, deny_warnings: bool) -> Exit {
-    let (files, loaded) = match load(source) {
-        Ok(loaded) => loaded,
-        Err(Unloaded::Problems(problems)) if format == Format::Json => {
-            let printed = terminal::print(&json!({ "ok": false, "problems": problems }).to_string());
-            return if printed == Exit::Success { Exit::Problems } else { printed };
-        }
-        Err(why) => return unloaded(&why),
-    };
-    let failed = deny_warnings && !loaded.warnings.is_empty();
-    let digest = loaded.policy.digest();
-    let printed = match format {
-        Format::Json => {
-            let report =
-                json!({ "ok": !failed, "digest": digest, "files": files, "problems": loaded.warnings });
-            terminal::print(&report.to_string())
-        }
-        Format::Text => {
-            eprint!("{}", render_all(&loaded.warnings));
-            let counts = [
-                plural(files, "file"),
-                plural(loaded.policy.grants().count(), "grant"),
-                count(&loaded.warnings),
-            ];
-            let verdict = if failed { "refused" } else { "ok" };
-            terminal::print(&format!("{verdict}: {}\ndigest {digest}", counts.join(", ")))
-        }
-    };
-    if failed && printed == Exit::Success { Exit::Problems } else { printed }
 }
 
 fn explain_code(code: &str) -> Exit {

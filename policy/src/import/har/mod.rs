@@ -18,7 +18,7 @@ use crate::limits::IMPORT_HAR_MAX_BYTES;
 use crate::suggest::nearest;
 use entry::{Entry, Value};
 use secret::Secrets;
-use segment::Segment;
+pub(crate) use segment::Segment;
 
 /// Which part of a log is taken, and how it is called.
 #[derive(Debug, Clone, Default)]
@@ -170,7 +170,7 @@ impl Seen {
             self.statuses.iter().map(|(status, count)| format!("{status} ×{count}")).collect();
         let requests = if self.count == 1 { "1 request" } else { &format!("{} requests", self.count) };
         let comment = comment(&format!("{requests}: {}", statuses.join(", ")));
-        Some(SketchRoute { line, comment, subject, covered_by: None })
+        Some(SketchRoute { line, comment, subject, covered_by: None, above: Vec::new() })
     }
 
     fn query(&self, subject: &str, report: &mut Report) -> String {

@@ -10,7 +10,7 @@ const WORD_MAX_BYTES: usize = 32;
 const HEX_MIN_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Segment {
+pub(crate) enum Segment {
     Word(String),
     /// One of the types of route lines, by its word.
     Type(&'static str),
@@ -31,7 +31,7 @@ impl Segment {
     }
 
     /// The narrow type of a text that is clearly data.
-    pub(super) fn of_type(text: &str) -> Option<&'static str> {
+    pub(crate) fn of_type(text: &str) -> Option<&'static str> {
         let is = |kind: Kind| Pattern::Kind(kind).matches(text.as_bytes());
         if is(Kind::Int) {
             return Some("int");

@@ -189,6 +189,7 @@ impl<'d, 'o> Taken<'d, 'o> {
             comment: operation.comment(),
             subject: operation.subject(),
             covered_by: None,
+            above: Vec::new(),
         };
         let route = (route, conditions.to_vec());
         match self.apis.iter_mut().find(|(known, _)| *known == origins) {
