@@ -6,7 +6,6 @@ mod upload;
 
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use freeboard_policy::{AnswerTerms, ApiView, GrantView, Host, Permit, Reason, Route};
 use tokio::time::Instant;
@@ -268,33 +267,19 @@ async fn over<B: Body, S: Sink>(
     if head.expects_continue {
         sink.go_on().await?;
     }
-    let sent = AtomicU64::new(0);
-    let result = {
-        let mut upload = Upload {
-            future: pin!(upload(stream, body, head, request_limit(plan.grant), &sent)),
-            state: UploadState::Running,
-        };
-        // Its time counts from the end of the upload, which `beside` knows.
-        let answer = upload
-            .beside(
-                pin!(read_answer(stream, input, head, Patience::Endless)),
-                Some(limits::RESPONSE_HEAD_TIMEOUT),
-            )
-            .await;
-        match answer {
-            Ok(answer) => {
-                let complete = upload.state == UploadState::Complete;
-                let relay = relay(plan, stream, input, answer?, complete, draft, head, sink);
-                upload.beside(pin!(relay), None).await.and_then(|done| {
-                    let complete = upload.state == UploadState::Complete;
-                    done.map(|done| Done { reusable: done.reusable && complete, ..done })
-                })
-            }
-            Err(trouble) => Err(trouble),
-        }
+    let counted = draft.count();
+    let mut upload = Upload {
+        future: pin!(upload(stream, body, head, request_limit(plan.grant), &counted.to_upstream)),
+        state: UploadState::Running,
     };
-    draft.note(|outcome| outcome.request_bytes = sent.load(Ordering::Relaxed));
-    result
+    // Its time counts from the end of the upload, which `beside` knows.
+    let patience = Some(limits::RESPONSE_HEAD_TIMEOUT);
+    let answer = upload.beside(pin!(read_answer(stream, input, head, Patience::Endless)), patience).await??;
+    let complete = upload.state == UploadState::Complete;
+    let relay = relay(plan, stream, input, answer, complete, draft, head, sink);
+    let done = upload.beside(pin!(relay), None).await??;
+    let complete = upload.state == UploadState::Complete;
+    Ok(Done { reusable: done.reusable && complete, ..done })
 }
 
 async fn read_answer(

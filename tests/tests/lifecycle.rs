@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use freeboard_policy::Tier;
 use freeboard_tests::broker::program;
-use freeboard_tests::expect::{allowed, allowed_on, get, refused, refused_on};
+use freeboard_tests::expect::{allowed, allowed_on, bare, get, refused, refused_on};
 use freeboard_tests::lab::{Lab, POLICY, WAYS, Way};
 use freeboard_tests::sandbox::User;
 use freeboard_tests::wait;
@@ -274,13 +274,7 @@ fn budgets_end_a_grant_with_429_and_a_shed_or_refused_call_costs_nothing() {
     assert_ne!(policy, POLICY);
     let Some(lab) = Lab::start_with(&policy, &[]) else { return };
     let run = lab.run(&["pub"]);
-    refused(
-        &run,
-        Way::Connect,
-        "pub.test",
-        freeboard_tests::expect::bare("DELETE", "pub.test", "/x", &[]),
-        &[403],
-    );
+    refused(&run, Way::Connect, "pub.test", bare("DELETE", "pub.test", "/x", &[]), &[403]);
     let large = "x".repeat(11 << 10);
     refused(
         &run,
@@ -364,4 +358,31 @@ fn killing_the_broker_while_a_program_runs_cuts_it_off() {
     assert!(lab.upstream.take().is_empty());
     lab.restart();
     assert!(verifies(&lab));
+}
+
+#[test]
+fn an_upload_that_is_cut_is_recorded_with_what_had_passed() {
+    let Some(lab) = Lab::start() else { return };
+    for way in WAYS {
+        for cut_by_run in [false, true] {
+            let run = lab.run(&["pub"]);
+            let id = run.id.clone();
+            let mut wire = run.tls(way, "pub.test");
+            let before = lab.upstream.bytes();
+            let head = bare("POST", "pub.test", "/x", &["Content-Length: 1000000"]);
+            wire.send(head).unwrap();
+            for _ in 0..10 {
+                wire.send([b'u'; 1000]).unwrap();
+            }
+            wait::until_true("the upstream has it", || lab.upstream.bytes() >= before + 10_000);
+            if cut_by_run {
+                run.close();
+            } else {
+                drop(wire);
+            }
+            let record = wait::until("the cut upload is recorded", || lab.audit.decisions(&id).pop());
+            assert_eq!((record["verdict"].as_str(), record["path"].as_str()), (Some("failed"), Some("/x")));
+            assert_eq!(record["request_bytes"], 10_000, "{record:#?}");
+        }
+    }
 }

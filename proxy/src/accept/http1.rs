@@ -19,7 +19,7 @@ use crate::pipeline::{After, Client, Lead, exchange, refuse_unread};
 use crate::request::{Body, Fields, Length, RequestHead, Version};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::send::Connection;
-use crate::upstream::websocket::{Counted, Side, relay};
+use crate::upstream::websocket::{Side, relay};
 
 /// A guest's connection between two requests.
 #[derive(Debug)]
@@ -122,7 +122,7 @@ async fn serve_head(
 async fn serve_websocket(client: &Client, guest: &mut Guest, mut switched: Switched) {
     let Some(mut held) = switched.held.take() else { return };
     let Connection { stream, input, .. } = &mut *switched.connection;
-    let counted = Counted::default();
+    let counted = held.draft.count();
     let guest = Side { stream: &guest.stream, input: &mut guest.input };
     let relayed = relay(guest, Side { stream, input }, switched.scrubber.as_deref(), &counted);
     let result = tokio::select! {
@@ -130,10 +130,6 @@ async fn serve_websocket(client: &Client, guest: &mut Guest, mut switched: Switc
         result = relayed => result,
         stop = held.revoked(client) => Err(stop),
     };
-    held.draft.note(|outcome| {
-        outcome.request_bytes = counted.to_upstream.into_inner();
-        outcome.response_bytes = counted.to_guest.into_inner();
-    });
     match result {
         Ok(()) => held.draft.allowed(),
         Err(stop) => held.draft.stopped(&stop),

@@ -52,9 +52,6 @@ pub(super) async fn forward<B: Body, S: Sink>(
     let request = request(permit, &plan, head)?;
     let whole = if head.length == Length::None { Some(Bytes::new()) } else { None };
     let whole = whole.or_else(|| body.whole().map(Bytes::copy_from_slice));
-    if let Some(whole) = &whole {
-        draft.note(|outcome| outcome.request_bytes = whole.len() as u64);
-    }
     let mut again = whole.is_some();
     loop {
         draft.note(|outcome| outcome.upstream_address = Some(session.address));
@@ -113,7 +110,6 @@ async fn once<B: Body, S: Sink>(
     let empty = whole.is_some_and(Bytes::is_empty);
     let (response, stream) =
         sender.send_request(request.clone(), empty).map_err(|error| Failed::of(&error))?;
-    let mut outgoing = Outgoing { stream, limit: request_limit(plan.grant), sent: &AtomicU64::new(0) };
     if empty {
         let answer = timeout(limits::RESPONSE_HEAD_TIMEOUT, response).await.map_err(|_| head_timeout())?;
         let answer = answer.map_err(|error| Failed::of(&error))?;
@@ -122,31 +118,22 @@ async fn once<B: Body, S: Sink>(
     if head.expects_continue {
         sink.go_on().await?;
     }
-    let sent = outgoing.sent;
-    let result = {
-        let mut upload = Upload {
-            future: pin!(async {
-                match whole {
-                    Some(whole) => outgoing.send(whole.clone(), true).await,
-                    None => outgoing.body(body).await,
-                }
-            }),
-            state: UploadState::Running,
-        };
-        let answer = upload.beside(pin!(answer(response)), Some(limits::RESPONSE_HEAD_TIMEOUT)).await?;
-        match answer {
-            Ok(answer) => {
-                let complete = upload.state == UploadState::Complete;
-                let relay = relay(plan, answer, complete, draft, head, sink);
-                upload.beside(pin!(relay), None).await?
+    let counted = draft.count();
+    let mut outgoing = Outgoing { stream, limit: request_limit(plan.grant), sent: &counted.to_upstream };
+    let mut upload = Upload {
+        future: pin!(async {
+            match whole {
+                Some(whole) => outgoing.whole(whole).await,
+                None => outgoing.body(body).await,
             }
-            Err(error) => Err(Failed::of(&error)),
-        }
+        }),
+        state: UploadState::Running,
     };
-    if whole.is_none() {
-        draft.note(|outcome| outcome.request_bytes = sent.load(Ordering::Relaxed));
-    }
-    result
+    let answer = upload.beside(pin!(answer(response)), Some(limits::RESPONSE_HEAD_TIMEOUT)).await?;
+    let answer = answer.map_err(|error| Failed::of(&error))?;
+    let complete = upload.state == UploadState::Complete;
+    let relay = relay(plan, answer, complete, draft, head, sink);
+    upload.beside(pin!(relay), None).await?
 }
 
 async fn answer(response: ResponseFuture) -> Result<http::Response<RecvStream>, h2::Error> {
@@ -182,6 +169,14 @@ impl Outgoing<'_> {
             None => self.stream.send_data(Bytes::new(), true),
         };
         Ok(if end.is_ok() { UploadEnd::Complete } else { UploadEnd::Unwanted })
+    }
+
+    async fn whole(&mut self, whole: &Bytes) -> Result<UploadEnd, Stop> {
+        let end = self.send(whole.clone(), true).await?;
+        if let UploadEnd::Complete = end {
+            self.sent.store(whole.len() as u64, Ordering::Relaxed);
+        }
+        Ok(end)
     }
 
     async fn send(&mut self, mut bytes: Bytes, last: bool) -> Result<UploadEnd, Stop> {

@@ -11,6 +11,7 @@ use super::{Kind, Outcome, RequestId, Verdict};
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::error::Stop;
 use crate::run::RunContext;
+use crate::upstream::counted::Counted;
 
 /// Made at the first byte of a request or at an accepted connection; finished by `allowed` or `stopped`.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub struct Draft {
     started: Moment,
     /// The guest has cancelled: that is why an unfinished draft ends.
     left: Option<Arc<AtomicBool>>,
+    /// What moves now, beside the bytes that were noted: a body that is cut is recorded with what had passed.
+    counted: Option<Arc<Counted>>,
 }
 
 impl Draft {
@@ -62,7 +65,13 @@ impl Draft {
             stripped: smallvec::SmallVec::new(),
             slot: None,
         };
-        Self { outcome: Some(Box::new(outcome)), broker: Arc::clone(broker), started, left: None }
+        Self {
+            outcome: Some(Box::new(outcome)),
+            broker: Arc::clone(broker),
+            started,
+            left: None,
+            counted: None,
+        }
     }
 
     /// Looks at this when the draft is dropped unfinished.
@@ -75,6 +84,11 @@ impl Draft {
         if let Some(outcome) = &mut self.outcome {
             note(outcome);
         }
+    }
+
+    /// Counters for whoever moves a body piece by piece.
+    pub fn count(&mut self) -> Arc<Counted> {
+        Arc::clone(self.counted.insert(Arc::default()))
     }
 
     pub fn request_id(&self) -> RequestId {
@@ -110,6 +124,10 @@ impl Draft {
             if stop.rule.is_some() {
                 outcome.rule.clone_from(&stop.rule);
             }
+        }
+        if let Some(counted) = &self.counted {
+            outcome.request_bytes += counted.to_upstream.load(Ordering::Relaxed);
+            outcome.response_bytes += counted.to_guest.load(Ordering::Relaxed);
         }
         outcome.duration_us = self.started.elapsed_us();
         self.broker.record(outcome);

@@ -2,6 +2,7 @@
 
 pub mod answer;
 pub mod check;
+pub mod counted;
 pub mod dial;
 mod frames;
 pub mod http2;

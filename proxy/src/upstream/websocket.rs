@@ -9,6 +9,7 @@ use freeboard_policy::Reason;
 use sha1::{Digest, Sha1};
 
 use super::answer::AnswerHead;
+use super::counted::Counted;
 use super::frames::FrameScrubber;
 use crate::credential::Scrubber;
 use crate::error::Stop;
@@ -33,19 +34,6 @@ pub fn accepts(asked: &Websocket, answer: &AnswerHead) -> bool {
 pub struct Side<'a> {
     pub stream: &'a Stream,
     pub input: &'a mut Input,
-}
-
-/// Bytes that went each way.
-#[derive(Debug, Default)]
-pub struct Counted {
-    pub to_upstream: AtomicU64,
-    pub to_guest: AtomicU64,
-}
-
-impl Counted {
-    fn total(&self) -> u64 {
-        self.to_upstream.load(Ordering::Relaxed) + self.to_guest.load(Ordering::Relaxed)
-    }
 }
 
 /// Pumps both ways until both sides have ended, one fails, or nothing moves for the idle time. Called by `pipeline`
