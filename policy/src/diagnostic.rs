@@ -271,6 +271,10 @@ codes! {
     UnusedApi => "policy::unused-api";
     /// A credential that reaches unrelated origins.
     CredentialSpread => "policy::credential-spread";
+    /// A grant that lets through what its credential cannot do.
+    GrantBeyondCredential => "policy::grant-beyond-credential";
+    /// A credential that can do what no grant lets through.
+    CredentialBeyondGrants => "policy::credential-beyond-grants";
     /// A grant that every authenticated caller may use.
     WildcardCaller => "policy::wildcard-caller";
     /// A file of cases that cannot be read.

@@ -102,7 +102,7 @@ pub(super) fn spread(draft: &mut Draft) {
 }
 
 /// The last two labels: a rough idea of who owns a host, good enough for a warning.
-fn family(host: &str) -> &str {
+pub(super) fn family(host: &str) -> &str {
     match host.rmatch_indices('.').nth(1) {
         Some((at, _)) => host.get(at + 1..).unwrap_or(host),
         None => host,

@@ -5,6 +5,7 @@ mod apis;
 mod inherit;
 mod names;
 mod places;
+mod reach;
 mod rules;
 
 use crate::compiled::Compiled;
@@ -23,6 +24,9 @@ pub(crate) fn definitions(draft: &mut Draft) {
     apis::shared_origins(draft);
     apis::unused(draft);
     apis::spread(draft);
+    if !draft.incomplete {
+        reach::compare(draft);
+    }
 }
 
 /// Checks rules against each other. What only a whole policy can show (an idle deny) is left out while it has errors.
@@ -46,7 +50,13 @@ pub(crate) fn sorted(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
     diagnostics.dedup();
     if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
         // Not used, because what uses it is broken: no second problem.
-        let only_whole = [Code::UnusedApi, Code::UnusedCredential, Code::UnusedGroup, Code::NothingAllowed];
+        let only_whole = [
+            Code::UnusedApi,
+            Code::UnusedCredential,
+            Code::UnusedGroup,
+            Code::NothingAllowed,
+            Code::CredentialBeyondGrants,
+        ];
         diagnostics.retain(|diagnostic| !only_whole.contains(&diagnostic.code));
     }
     // Errors are what must not be lost: a policy with one is not loaded.

@@ -15,6 +15,19 @@ macro_rules! with_api {
     };
 }
 
+/// A GitHub App and the routes of its API, which are what a page is about.
+macro_rules! with_app {
+    ($reach:literal, $routes:literal) => {
+        concat!(
+            "\n[credential.app]\nkind = \"github-app\"\napp_id = 12345\nprivate_key = { file = \"/etc/freeboard/keys/app.pem\" }\n",
+            $reach,
+            "\n\n[api.github]\norigins = [\"https://api.github.com\"]\ncredential = \"app\"\n\n[grant.triage]\ncallers = [\"bot\"]\n\n[[grant.triage.allow]]\napi = \"github\"\nroutes = [",
+            $routes,
+            "]\n"
+        )
+    };
+}
+
 pub(super) const PAGES: &[Page] = &[
     Page {
         code: Code::BadOrigin,
@@ -206,5 +219,33 @@ routes = ["GET /orders/{int}"]
 api = "stock"
 routes = ["GET /orders/{int}"]
 "#,
+    },
+    Page {
+        code: Code::GrantBeyondCredential,
+        number: 310,
+        why: "A reviewer who reads the route believes that it works, and the API refuses it: the line, or the credential, is not what was meant.",
+        example: Example::File(with_app!(
+            "repositories = [\"acme/widgets\"]\npermissions = { issues = \"write\" }",
+            "\"POST /repos/acme/{repo}/issues\""
+        )),
+        mend: "Write the route as narrow as the credential, or widen the credential if that is what is meant. Looked at are the repositories and permissions of a GitHub App, scopes that say that they only read, the audience of a token, and the region of an AWS signature.",
+        mended: with_app!(
+            "repositories = [\"acme/widgets\"]\npermissions = { issues = \"write\" }",
+            "\"POST /repos/acme/widgets/issues\""
+        ),
+    },
+    Page {
+        code: Code::CredentialBeyondGrants,
+        number: 311,
+        why: "What no grant needs can only do harm: to whoever gets hold of the token it is worth more than the grants say.",
+        example: Example::File(with_app!(
+            "repositories = [\"acme/widgets\"]\npermissions = { contents = \"write\", issues = \"write\" }",
+            "\"POST /repos/acme/widgets/issues\""
+        )),
+        mend: "Ask for less. Looked at are the repositories and permissions of a GitHub App, scopes that say that they write, and exchanged tokens without an audience.",
+        mended: with_app!(
+            "repositories = [\"acme/widgets\"]\npermissions = { issues = \"write\" }",
+            "\"POST /repos/acme/widgets/issues\""
+        ),
     },
 ];
