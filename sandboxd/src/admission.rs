@@ -17,6 +17,14 @@ pub enum Full {
     Rate(u32),
     #[error("too many requests are being read")]
     Decoding,
+    #[error("all {0} places for sessions are taken")]
+    Sessions(u32),
+    #[error("this caller's {0} places for sessions are taken")]
+    CallerSessions(u32),
+    #[error("all {0} sessions of this owner are busy")]
+    OwnerSessions(u32),
+    #[error("another call waits for this session already")]
+    SessionBusy,
 }
 
 /// What may be admitted.
@@ -35,6 +43,21 @@ struct CallerState {
     /// Tokens used up, at `counted`; they come back with time.
     used: f64,
     counted: Option<Instant>,
+}
+
+impl CallerState {
+    /// Takes one of the tokens that come back with time.
+    fn charge(&mut self, rate_per_minute: u32, now: Instant) -> Result<(), Full> {
+        let rate = f64::from(rate_per_minute);
+        let elapsed = self.counted.map_or(0.0, |then| now.saturating_duration_since(then).as_secs_f64());
+        let used = (self.used - elapsed * rate / 60.0).max(0.0);
+        if rate_per_minute > 0 && used + 1.0 > rate {
+            return Err(Full::Rate(rate_per_minute));
+        }
+        self.used = used + 1.0;
+        self.counted = Some(now);
+        Ok(())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -71,6 +94,12 @@ impl Admission {
         Arc::new(Self { limits, state: Mutex::default() })
     }
 
+    /// Charges one call of a session, whose sandbox has its place already, to the caller's rate.
+    pub fn charge(&self, caller: Option<&str>, now: Instant) -> Result<(), Full> {
+        let rate = self.limits.rate_per_minute;
+        self.with(caller, |_, _, state| state.charge(rate, now))
+    }
+
     /// A place for a run, charged to the caller's rate.
     pub fn run(self: &Arc<Self>, caller: Option<&str>, now: Instant) -> Result<Place, Full> {
         let limits = self.limits;
@@ -81,14 +110,7 @@ impl Admission {
             if state.running >= limits.concurrent_per_caller {
                 return Err(Full::CallerRuns(limits.concurrent_per_caller));
             }
-            let rate = f64::from(limits.rate_per_minute);
-            let elapsed = state.counted.map_or(0.0, |then| now.saturating_duration_since(then).as_secs_f64());
-            let used = (state.used - elapsed * rate / 60.0).max(0.0);
-            if limits.rate_per_minute > 0 && used + 1.0 > rate {
-                return Err(Full::Rate(limits.rate_per_minute));
-            }
-            state.used = used + 1.0;
-            state.counted = Some(now);
+            state.charge(limits.rate_per_minute, now)?;
             state.running += 1;
             *running += 1;
             Ok(())

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use freeboard_guest::protocol::Language;
 use freeboard_policy::Tier;
 
 /// One run as admitted: everything checked against the limits, nothing defaulted any more.
@@ -43,6 +44,10 @@ pub enum Payload {
     Steps { steps: Vec<String> },
     /// One command, not through a shell.
     Command { argv: Vec<String> },
+    /// Nothing yet: the calls of a session follow.
+    Session,
+    /// Code for the living interpreter of a session; runs in a session only.
+    Cell { language: Language, code: String },
 }
 
 /// Result of a run whose code was released.
@@ -56,7 +61,7 @@ pub struct Outcome {
     pub artifacts_truncated: bool,
 }
 
-/// A snippet and a command have exactly one step.
+/// A snippet, a command and a cell have exactly one step.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StepOutcome {
     pub command: String,

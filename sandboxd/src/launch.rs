@@ -7,20 +7,21 @@
 //! dropped is free again. So leaving at any step, or being dropped at any await, leaves nothing behind. Everything
 //! up to the release is a `Refusal`: nothing ran. Everything after it is a `Failure`: code may have run.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use freeboard_control::{Evidence, OpenGate, Prepared, RunNote, Trace};
+use freeboard_control::{Door, Evidence, OpenGate, Prepared, RunNote, Trace};
 use freeboard_policy::{Reason, Tier};
 use freeboard_wire::digest::hex;
 
-use crate::admission::{Admission, Full};
+use crate::admission::{Admission, Full, Place};
 use crate::control_client::{Broker, BrokerError, Gate, Link};
 use crate::job::{Job, JobFile, Outcome, OutputSink, Payload};
 use crate::limits::{GATE_GRACE, MAX_TIMEOUT};
 use crate::placement::{Need, Unplaced, place};
-use crate::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox};
+use crate::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox, Session};
 
 /// A run as it was asked for; everything in it is within the wire's limits.
 #[derive(Debug, Clone)]
@@ -144,6 +145,10 @@ impl Launcher {
         Ok(())
     }
 
+    pub fn providers(&self) -> &[Arc<dyn Provider>] {
+        &self.providers
+    }
+
     pub fn broker(&self) -> Option<&Broker> {
         self.broker.as_ref()
     }
@@ -159,7 +164,7 @@ impl Launcher {
     /// Carries one run from its order to its result. Dropped at any await, the run is killed, its gate closed and its
     /// boundary removed.
     pub async fn run(&self, order: Order, output: Arc<dyn OutputSink>) -> Result<Ran, RunError> {
-        let link = self.link(&order).await?;
+        let link = self.link(&order.grants).await?;
         let prepared = prepare(link.as_ref(), &order).await?;
         let chosen = match self.choose(&order, prepared.as_ref()) {
             Ok(chosen) => chosen,
@@ -179,7 +184,7 @@ impl Launcher {
             Err(refusal) => return Err(noted(link.as_ref(), &order, chosen.floor, refusal).await.into()),
         };
         let gate = match &link {
-            Some(link) => match open_gate(link, &plan.job, &evidence, sandbox.as_mut()).await {
+            Some(link) => match open_gate(link, &plan.job, &evidence, sandbox.take_doors()).await {
                 Ok(gate) => Some(gate),
                 Err(refusal) => return Err(noted(Some(link), &order, chosen.floor, refusal).await.into()),
             },
@@ -205,12 +210,31 @@ impl Launcher {
         })
     }
 
+    /// Opens a sandbox for the calls of a session: the same boundary, measured the same way, with a place of its own. Dropped
+    /// midway, nothing is left.
+    pub async fn open(&self, order: &Order) -> Result<Opened, Refusal> {
+        let link = self.link(&order.grants).await?;
+        let prepared = prepare(link.as_ref(), order).await?;
+        let chosen = match self.choose(order, prepared.as_ref()) {
+            Ok(chosen) => chosen,
+            Err(refusal) => return Err(noted(link.as_ref(), order, None, refusal).await),
+        };
+        let place = self.admission.run(order.caller.as_deref(), Instant::now()).map_err(Refusal::Full)?;
+        let plan = Plan { job: job(order, &chosen), prepared };
+        let (sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
+            Ok(built) => built,
+            Err(refusal) => return Err(noted(link.as_ref(), order, chosen.floor, refusal).await),
+        };
+        let session = sandbox.into_session().await.map_err(Refusal::Create)?;
+        Ok(Opened { session, evidence, description: chosen.description, place })
+    }
+
     /// The control connection, where there is a broker. A configured broker that cannot be reached refuses every run,
     /// also one without grants: its attempts could not be recorded.
-    async fn link(&self, order: &Order) -> Result<Option<Link>, Refusal> {
+    pub(crate) async fn link(&self, grants: &[String]) -> Result<Option<Link>, Refusal> {
         match &self.broker {
             Some(broker) => broker.connection().await.map(Some).map_err(Refusal::Broker),
-            None if order.grants.is_empty() => Ok(None),
+            None if grants.is_empty() => Ok(None),
             None => Err(Refusal::NoBroker),
         }
     }
@@ -235,6 +259,16 @@ impl Launcher {
     }
 }
 
+/// A sandbox for a session.
+#[expect(missing_debug_implementations, reason = "a sandbox has nothing to show")]
+pub struct Opened {
+    pub session: Box<dyn Session>,
+    /// Measured before anything ran in it.
+    pub evidence: Evidence,
+    pub description: Description,
+    pub place: Place,
+}
+
 /// Where a run goes.
 struct Chosen {
     provider: Arc<dyn Provider>,
@@ -242,7 +276,7 @@ struct Chosen {
     floor: Option<Tier>,
 }
 
-async fn prepare(link: Option<&Link>, order: &Order) -> Result<Option<Prepared>, Refusal> {
+pub(crate) async fn prepare(link: Option<&Link>, order: &Order) -> Result<Option<Prepared>, Refusal> {
     let Some(link) = link else { return Ok(None) };
     match link.prepare(order.caller.as_deref(), &order.grants).await {
         Ok(prepared) => Ok(Some(prepared)),
@@ -264,14 +298,13 @@ fn refused_by_broker(reason: Reason, message: String) -> Refusal {
 
 fn job(order: &Order, chosen: &Chosen) -> Job {
     let description = &chosen.description;
-    let most = description.max_timeout.min(MAX_TIMEOUT);
     Job {
         run: order.run.clone(),
         caller: order.caller.clone(),
         trace_id: order.trace_id.clone(),
         grants: order.grants.clone(),
         floor: chosen.floor,
-        timeout: order.timeout.unwrap_or(description.default_timeout).min(most),
+        timeout: timeout(order, description),
         payload: order.payload.clone(),
         files: order.files.clone(),
         artifacts: order.artifacts.clone(),
@@ -279,6 +312,12 @@ fn job(order: &Order, chosen: &Chosen) -> Job {
         output_limit: order.output_limit,
         artifact_limit: order.artifact_limit,
     }
+}
+
+/// The time of a run: as asked, else the provider's default, and never more than either allows.
+pub(crate) fn timeout(order: &Order, description: &Description) -> Duration {
+    let most = description.max_timeout.min(MAX_TIMEOUT);
+    order.timeout.unwrap_or(description.default_timeout).min(most)
 }
 
 /// Creates and measures the boundary, and compares what was measured with the floor.
@@ -301,13 +340,13 @@ async fn build(
     }
 }
 
-async fn open_gate(
+pub(crate) async fn open_gate(
     link: &Link,
     job: &Job,
     evidence: &Evidence,
-    sandbox: &mut dyn Sandbox,
+    doors: Vec<(Door, OwnedFd)>,
 ) -> Result<Gate, Refusal> {
-    let (doors, sockets) = sandbox.take_doors().into_iter().unzip();
+    let (doors, sockets) = doors.into_iter().unzip();
     let expires = SystemTime::now() + job.timeout + GATE_GRACE;
     let gate = OpenGate {
         run: job.run.clone(),
@@ -324,7 +363,7 @@ async fn open_gate(
     })
 }
 
-async fn close_gate(gate: Option<Gate>, run: &str) -> Option<Trace> {
+pub(crate) async fn close_gate(gate: Option<Gate>, run: &str) -> Option<Trace> {
     match gate?.close().await {
         Ok(trace) => Some(trace),
         Err(error) => {
@@ -336,7 +375,12 @@ async fn close_gate(gate: Option<Gate>, run: &str) -> Option<Trace> {
 
 /// Puts a refusal that is about isolation, grants or the broker's own decision into the audit log, and gives it back. That the log cannot be
 /// written changes nothing: nothing ran either way.
-async fn noted(link: Option<&Link>, order: &Order, floor: Option<Tier>, refusal: Refusal) -> Refusal {
+pub(crate) async fn noted(
+    link: Option<&Link>,
+    order: &Order,
+    floor: Option<Tier>,
+    refusal: Refusal,
+) -> Refusal {
     let (reason, floor, tier) = match &refusal {
         Refusal::Grant => (Reason::GrantNotAvailable, floor, None),
         Refusal::Broker(BrokerError::Refused { reason, .. }) => (*reason, floor, None),
@@ -365,24 +409,25 @@ async fn noted(link: Option<&Link>, order: &Order, floor: Option<Tier>, refusal:
 }
 
 /// Wall time of the start, monotonic time since: the end is never before the start, whatever the clock does.
-struct Clock {
+pub(crate) struct Clock {
     wall: SystemTime,
     instant: Instant,
 }
 
 impl Clock {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self { wall: SystemTime::now(), instant: Instant::now() }
     }
 
-    fn stop(&self) -> (u64, u64, Duration) {
+    pub(crate) fn stop(&self) -> (u64, u64, Duration) {
         let duration = self.instant.elapsed();
         let started = unix_ms(self.wall);
         (started, started.saturating_add(millis(duration)), duration)
     }
 }
 
-fn unix_ms(time: SystemTime) -> u64 {
+/// Milliseconds since 1970; 0 for a clock before that.
+pub fn unix_ms(time: SystemTime) -> u64 {
     millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 

@@ -20,3 +20,4 @@ pub mod launch;
 pub mod limits;
 pub mod placement;
 pub mod provider;
+pub mod session;

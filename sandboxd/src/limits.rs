@@ -20,6 +20,21 @@ pub const DEFAULT_CONCURRENT: u32 = 8;
 /// Runs per minute and caller by default; above it runs are refused with `capacity`.
 pub const DEFAULT_RATE_PER_MINUTE: u32 = 120;
 
+/// Sessions live for half an hour by default: long enough for one piece of an agent's work.
+pub const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_mins(30);
+/// Sessions without a call for so long are suspended by default: their interpreters end, their place is free.
+pub const DEFAULT_SESSION_IDLE: Duration = Duration::from_mins(5);
+/// Shortest lifetime and idle time of a session; a shorter wish is lengthened to it.
+pub const MIN_SESSION_TIME: Duration = Duration::from_secs(1);
+/// Longest lifetime and idle time of a session that an operator may choose.
+pub const MAX_SESSION_TIME: Duration = Duration::from_hours(12);
+/// How long a session that is never suspended waits for its first request; then it ends as unclaimed.
+pub const UNCLAIMED_AFTER: Duration = Duration::from_mins(5);
+/// How long an ended session can still be asked how it ended; then it does not exist.
+pub const ENDED_KEPT: Duration = Duration::from_mins(10);
+/// Ended sessions that are remembered; beyond, the oldest are forgotten early.
+pub const MAX_ENDED_SESSIONS: usize = 1000;
+
 /// Request bodies being read and decoded at once, per run that may be active. A body takes up to 8 MiB.
 pub const DECODE_SLOTS_PER_RUN: u32 = 2;
 /// Open connections; further ones wait in the listener's queue.

@@ -70,6 +70,9 @@ fn can(provider: &Description, need: &Need<'_>) -> bool {
             provider.supports_javascript && (!need.files || provider.supports_project)
         }
         Payload::Steps { .. } | Payload::Command { .. } => provider.supports_project,
+        Payload::Session => provider.supports_sessions,
+        // A cell goes where its session is.
+        Payload::Cell { .. } => false,
     };
     payload && (!need.grants || provider.supports_grants)
 }
@@ -80,6 +83,8 @@ fn what(need: &Need<'_>) -> String {
         Payload::JavaScript { .. } => "JavaScript",
         Payload::Steps { .. } => "projects",
         Payload::Command { .. } => "commands",
+        Payload::Session => "sessions",
+        Payload::Cell { .. } => "cells outside a session",
     };
     if need.grants { format!("{payload} with grants") } else { payload.to_owned() }
 }
@@ -98,6 +103,7 @@ mod tests {
             supports_javascript: javascript,
             supports_project: project,
             supports_grants: true,
+            supports_sessions: false,
             languages: Vec::new(),
             default_timeout: Duration::from_secs(5),
             max_timeout: Duration::from_secs(30),

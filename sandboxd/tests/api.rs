@@ -191,8 +191,8 @@ async fn every_refusal_has_its_code_and_mark_and_echo_and_runs_nothing() {
         ),
         ("OpenSession", r#"{"protocol":4}"#, "unimplemented", "unsupported", 501),
         ("OpenSession", r#"{"protocol":3}"#, "unimplemented", "protocol", 501),
-        ("SessionRun", r#"{"protocol":4,"sessionId":"x"}"#, "unimplemented", "unsupported", 501),
-        ("CloseSession", r#"{"protocol":4,"sessionId":"x"}"#, "unimplemented", "unsupported", 501),
+        ("SessionRun", r#"{"protocol":4,"sessionId":"x"}"#, "not_found", "request", 404),
+        ("CloseSession", r#"{"protocol":4,"sessionId":"x"}"#, "not_found", "request", 404),
         ("CloseSession", "{}", "invalid_argument", "protocol", 400),
     ];
     for (procedure, body, code, mark, status) in table {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use freeboard_sandboxd::session::Settings;
 use support::{Act, Daemon, Setup};
 
 const CLIENT: &str = "plimsoll-client==0.23.0";
@@ -33,8 +34,15 @@ fn python() -> Option<PathBuf> {
 }
 
 async fn smoke(daemon: &Daemon, token: Option<&str>) {
-    let Some(python) = python() else { return };
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/public_client/smoke.py");
+    let Some(text) = run_script(daemon, token, "smoke.py").await else { return };
+    assert!(text.contains("ok   snippet") && text.contains("ok   project"), "{text}");
+    assert!(!text.contains("FAIL"), "{text}");
+}
+
+/// What a script prints that succeeds.
+async fn run_script(daemon: &Daemon, token: Option<&str>, name: &str) -> Option<String> {
+    let python = python()?;
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/public_client").join(name);
     let mut command = tokio::process::Command::new(python);
     command.arg(script).env("PLIMSOLL_URL", format!("http://{}", daemon.address));
     if let Some(token) = token {
@@ -43,8 +51,15 @@ async fn smoke(daemon: &Daemon, token: Option<&str>) {
     let output = command.output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("ok   snippet") && text.contains("ok   project"), "{text}");
-    assert!(!text.contains("FAIL"), "{text}");
+    Some(text)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_public_client_believes_the_record_of_a_call_that_may_have_run() {
+    let daemon = Setup::new(Act::Lose).sessions(Settings::default()).start().await;
+    let token = daemon.alice.clone();
+    let Some(text) = run_script(&daemon, Some(&token), "unanswered.py").await else { return };
+    assert!(text.contains("ok   unanswered"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

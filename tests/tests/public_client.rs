@@ -109,6 +109,7 @@ fn works(user: User, with_token: bool) {
     let Some(text) = daemon.smoke() else { return };
     let mut checks =
         vec!["describe", "snippet", "deadline is a result", "floor", "software", "bad body", "project"];
+    checks.extend(["cell state", "files stay", "call floor", "workspace", "chain", "close", "after close"]);
     checks.extend(with_token.then_some("wrong token"));
     for check in checks {
         assert!(text.contains(&format!("ok   {check} ")), "`{check}` was not made: {text}");

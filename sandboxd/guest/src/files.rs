@@ -4,14 +4,23 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2, unlinkat};
 
 /// Everything is resolved below the directory, and no component may be a link.
 const STRICT: ResolveFlags =
     ResolveFlags::BENEATH.union(ResolveFlags::NO_SYMLINKS).union(ResolveFlags::NO_MAGICLINKS);
 
+/// What happens to a file that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// The work directory is new: there is none, and one that is there is an error.
+    Refuse,
+    /// An earlier call of the session left it, or put a link or a pipe in its place: the name is taken from it.
+    Replace,
+}
+
 /// Writes one file and the folders above it. A file that starts with `#!` may be executed.
-pub(crate) fn place(work: impl AsFd, path: &str, content: &[u8]) -> io::Result<()> {
+pub(crate) fn place(work: impl AsFd, path: &str, content: &[u8], existing: Existing) -> io::Result<()> {
     let (folders, name) = split(path).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let mut folder: OwnedFd = work.as_fd().try_clone_to_owned()?;
     for part in folders {
@@ -21,6 +30,12 @@ pub(crate) fn place(work: impl AsFd, path: &str, content: &[u8]) -> io::Result<(
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         folder = open_part(&folder, part, flags, Mode::empty())?;
+    }
+    if existing == Existing::Replace {
+        match unlinkat(&folder, name, AtFlags::empty()) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let mode = Mode::from_raw_mode(if content.starts_with(b"#!") { 0o755 } else { 0o644 });
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -75,8 +90,8 @@ mod tests {
     #[test]
     fn places_files_in_folders_of_their_own() {
         let (folder, work) = folder();
-        place(&work, "a/b/c.txt", b"one").unwrap();
-        place(&work, "a/b/run.sh", b"#!/bin/sh\n").unwrap();
+        place(&work, "a/b/c.txt", b"one", Existing::Refuse).unwrap();
+        place(&work, "a/b/run.sh", b"#!/bin/sh\n", Existing::Refuse).unwrap();
         assert_eq!(std::fs::read(folder.path().join("a/b/c.txt")).unwrap(), b"one");
         use std::os::unix::fs::PermissionsExt;
         let mode = |path| std::fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o111;
@@ -87,15 +102,30 @@ mod tests {
     fn refuses_paths_that_leave_and_links_on_the_way() {
         let (folder, work) = folder();
         for path in ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/."] {
-            assert!(place(&work, path, b"x").is_err(), "{path}");
+            assert!(place(&work, path, b"x", Existing::Refuse).is_err(), "{path}");
             assert!(open_beneath(&work, path).is_err(), "{path}");
         }
         std::os::unix::fs::symlink("/tmp", folder.path().join("out")).unwrap();
-        assert!(place(&work, "out/x", b"x").is_err());
+        assert!(place(&work, "out/x", b"x", Existing::Refuse).is_err());
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("p")).unwrap();
         assert!(open_beneath(&work, "p").is_err());
-        place(&work, "once", b"x").unwrap();
-        assert!(place(&work, "once", b"y").is_err(), "a file is placed once");
+        place(&work, "once", b"x", Existing::Refuse).unwrap();
+        assert!(place(&work, "once", b"y", Existing::Refuse).is_err(), "a file is placed once");
+    }
+
+    #[test]
+    fn a_later_call_takes_the_name_and_follows_nothing() {
+        let (folder, work) = folder();
+        let outside = tempfile::tempdir().unwrap();
+        let target = outside.path().join("target");
+        std::fs::write(&target, b"kept").unwrap();
+        std::os::unix::fs::symlink(&target, folder.path().join("name")).unwrap();
+        place(&work, "name", b"one", Existing::Replace).unwrap();
+        place(&work, "name", b"two", Existing::Replace).unwrap();
+        assert_eq!(std::fs::read(folder.path().join("name")).unwrap(), b"two");
+        assert_eq!(std::fs::read(target).unwrap(), b"kept");
+        std::fs::create_dir(folder.path().join("folder")).unwrap();
+        assert!(place(&work, "folder", b"x", Existing::Replace).is_err(), "a folder is not a file");
     }
 
     #[test]
@@ -111,7 +141,7 @@ mod tests {
         )
         .unwrap();
         assert!(open_beneath(&work, "fifo").is_err());
-        place(&work, "plain", b"x").unwrap();
+        place(&work, "plain", b"x", Existing::Refuse).unwrap();
         assert!(open_beneath(&work, "plain").is_ok());
     }
 }

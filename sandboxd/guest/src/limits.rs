@@ -27,3 +27,14 @@ pub const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// How long killed processes may take to be gone at the end. Nothing but the kernel can delay them; afterwards pid 1
 /// ends all the same, and with it the whole namespace.
 pub const KILL_WAIT: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether killed processes are gone. They are gone within a fraction of a millisecond, unless
+/// the processor is somebody else's.
+pub const SWEEP_INTERVAL: Duration = Duration::from_micros(200);
+
+/// How long an interpreter may take to be ready for its first cell; a busy machine needs seconds. Then the cell is refused:
+/// its code was not sent.
+pub const START_WAIT: Duration = Duration::from_secs(30);
+
+/// Bytes of what an interpreter says on its line that are kept while its answer is looked for. An answer has 18.
+pub const LINE_BYTES: usize = 4096;

@@ -19,6 +19,12 @@ pub enum Kind {
     File = 2,
     /// Daemon: run it.
     Go = 3,
+    /// Daemon, instead of a first `Job`: calls follow, each a `Job` with its files and `Go`, until the channel ends. Empty.
+    Session = 4,
+    /// Daemon, between two calls: end the interpreters. Answered by `Done`. Empty.
+    Suspend = 5,
+    /// Daemon, during a call: nobody waits for it any more; it ends as at its deadline. Empty.
+    Cancel = 6,
     /// Guest: the boundary stands, [`Ready`].
     Ready = 16,
     /// Guest: the boundary could not be built, [`SetupFailure`].
@@ -31,17 +37,20 @@ pub enum Kind {
     StepEnds = 21,
     /// Guest: one captured file ([`encode_file`]).
     Artifact = 22,
-    /// Guest: [`Report`]. The last frame.
+    /// Guest: [`Report`]. The last frame of a run, or of a call.
     Done = 23,
     /// Guest, before `Ready`: [`Doors`]; the gate's sockets come along. The guest has closed its own when `Ready` comes.
     Doors = 24,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 15] = [
         Self::Job,
         Self::File,
         Self::Go,
+        Self::Session,
+        Self::Suspend,
+        Self::Cancel,
         Self::Ready,
         Self::Failed,
         Self::StepBegins,
@@ -88,6 +97,32 @@ pub enum Program {
     Steps { steps: Vec<String> },
     /// One command, looked up in the PATH of the environment.
     Command { argv: Vec<String> },
+    /// Code for the session's living interpreter of this language; `interpreter` (an absolute path) starts it.
+    Cell { language: Language, interpreter: String, code: String },
+}
+
+/// A language of cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    JavaScript,
+    Python,
+}
+
+impl Language {
+    pub const ALL: [Self; 2] = [Self::JavaScript, Self::Python];
+
+    /// The word of the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::JavaScript => "javascript",
+            Self::Python => "python",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|language| language.word() == word)
+    }
 }
 
 /// What the descriptors that come along are for; the reader of the frame knows the words.
@@ -127,20 +162,40 @@ pub struct StepReport {
     pub detail: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     pub ending: ReportedEnding,
     pub detail: String,
     pub artifacts_truncated: bool,
     /// The work directory had no free block or no free inode at the end.
     pub disk_full: bool,
+    /// How a call left its session.
+    pub session: Option<SessionReport>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReportedEnding {
+    #[default]
     Completed,
     TimedOut,
     SetupFailed,
+    /// A file of a cell could not be placed: its code was not run, and no interpreter was touched.
+    FilesRefused,
+    /// No interpreter came up for a cell: its code was not run.
+    NoInterpreter,
+}
+
+/// What is left of a session's processes after a call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionReport {
+    /// Nothing else than the interpreters is alive, as far as the guest program sees.
+    pub clean: bool,
+    /// Interpreters that wait, stopped, for their next cell.
+    pub interpreters: u32,
+    /// The call began a fresh interpreter.
+    pub started: bool,
+    /// The call's interpreter ended in it.
+    pub ended: bool,
 }
 
 /// Writes one frame.

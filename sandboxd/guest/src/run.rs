@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, WaitOptions, set_dumpable_behavior, wait};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use crate::files::Existing;
+use crate::processes::{Kept, strike, wait_for_all};
 use crate::protocol::{
     JobSpec, Kind, Program, Report, ReportedEnding, StepReport, decode_file, read_frame, write_frame,
 };
-use crate::step::{Start, kill_everything, run_step};
+use crate::step::{Start, run_step};
 use crate::user::StepUser;
-use crate::{artifacts, files, limits};
+use crate::{artifacts, files, session};
 
 /// Where the guest program finds itself.
 #[derive(Debug)]
@@ -37,43 +39,45 @@ pub enum GuestError {
     Job(#[from] serde_json::Error),
 }
 
-/// Waits for a job and runs it. When it returns, the caller ends the process, and with it the sandbox.
+/// Waits for a job and runs it, or serves a session's calls. When it returns, the caller ends the process, and with it the
+/// sandbox.
 ///
 /// Until the job arrives nothing of the user is here, and the process may be inspected from outside. With the job it
 /// becomes opaque to everybody inside.
 pub fn run(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
-    let (kind, body) = read_frame(&mut channel)?;
-    if kind != Kind::Job {
-        return Err(GuestError::Protocol);
+    match read_frame(&mut channel)? {
+        (Kind::Job, body) => once(&body, channel, surroundings),
+        (Kind::Session, _) => session::serve(channel, surroundings),
+        _ => Err(GuestError::Protocol),
     }
-    let job: JobSpec = serde_json::from_slice(&body)?;
+}
+
+/// The one job of a run.
+fn once(body: &[u8], mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
+    let job: JobSpec = serde_json::from_slice(body)?;
     // SECURITY: the steps run under our user. This keeps our memory, descriptors and environment in /proc from them and
     // forbids tracing (test: a_step_cannot_look_into_pid_1).
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(io::Error::from)?;
-    let refused = receive_files(&mut channel, surroundings)?;
+    let refused = receive_files(&mut channel, surroundings, Existing::Refuse)?;
+    let nobody = &mut Kept::default();
     let mut report = match refused {
-        Some(detail) => Report {
-            ending: ReportedEnding::SetupFailed,
-            detail,
-            artifacts_truncated: false,
-            disk_full: is_full(surroundings),
-        },
-        None => run_steps(&job, &mut channel, surroundings.step_user)?,
+        Some(detail) => Report { ending: ReportedEnding::SetupFailed, detail, ..Report::default() },
+        None => run_steps(&job, &mut channel, surroundings.step_user, nobody)?,
     };
     report.disk_full = is_full(surroundings);
-    kill_everything();
-    reap_all();
+    strike(nobody);
+    wait_for_all();
     report.artifacts_truncated =
         artifacts::send(&mut channel, &surroundings.work, &job.artifacts, job.artifact_limit)?;
-    let report = serde_json::to_vec(&report)?;
-    write_frame(&mut channel, Kind::Done, &report)?;
+    write_frame(&mut channel, Kind::Done, &serde_json::to_vec(&report)?)?;
     Ok(())
 }
 
 /// Takes the files until `Go`. The first file that cannot be placed is the answer; the rest is still read.
-fn receive_files(
+pub(crate) fn receive_files(
     channel: &mut UnixStream,
     surroundings: &Surroundings,
+    existing: Existing,
 ) -> Result<Option<String>, GuestError> {
     let mut refused = None;
     loop {
@@ -82,7 +86,9 @@ fn receive_files(
             Kind::Go => return Ok(refused),
             Kind::File => {
                 let (path, content) = decode_file(&body).ok_or(GuestError::Protocol)?;
-                if let (None, Err(error)) = (&refused, files::place(&surroundings.work, path, content)) {
+                if refused.is_none()
+                    && let Err(error) = files::place(&surroundings.work, path, content, existing)
+                {
                     refused = Some(format!("cannot place file `{path}`: {error}"));
                 }
             }
@@ -91,14 +97,14 @@ fn receive_files(
     }
 }
 
-fn run_steps(job: &JobSpec, channel: &mut UnixStream, user: Option<StepUser>) -> Result<Report, GuestError> {
+pub(crate) fn run_steps(
+    job: &JobSpec,
+    channel: &mut UnixStream,
+    user: Option<StepUser>,
+    kept: &mut Kept,
+) -> Result<Report, GuestError> {
     let deadline = Instant::now() + Duration::from_millis(job.timeout_ms);
-    let mut report = Report {
-        ending: ReportedEnding::Completed,
-        detail: String::new(),
-        artifacts_truncated: false,
-        disk_full: false,
-    };
+    let mut report = Report::default();
     for argv in command_lines(&job.program) {
         let stdin = match script_input(&job.program) {
             Ok(stdin) => stdin,
@@ -110,7 +116,7 @@ fn run_steps(job: &JobSpec, channel: &mut UnixStream, user: Option<StepUser>) ->
         };
         write_frame(channel, Kind::StepBegins, &[])?;
         let start = Start { argv: &argv, stdin, environment: &job.environment, user };
-        let step: StepReport = run_step(start, deadline, job.output, channel)?;
+        let step: StepReport = run_step(start, deadline, job.output, channel, kept)?;
         write_frame(channel, Kind::StepEnds, &serde_json::to_vec(&step)?)?;
         if step.timed_out {
             report.ending = ReportedEnding::TimedOut;
@@ -129,6 +135,8 @@ fn command_lines(program: &Program) -> Vec<Vec<String>> {
             steps.iter().map(|step| vec!["/bin/sh".into(), "-c".into(), step.clone()]).collect()
         }
         Program::Command { argv } => vec![argv.clone()],
+        // Cells have an interpreter, not a command line.
+        Program::Cell { .. } => Vec::new(),
     }
 }
 
@@ -150,7 +158,7 @@ fn script_input(program: &Program) -> io::Result<Option<OwnedFd>> {
 }
 
 /// No block or no inode is free in the work directory.
-fn is_full(surroundings: &Surroundings) -> bool {
+pub(crate) fn is_full(surroundings: &Surroundings) -> bool {
     rustix::fs::fstatvfs(surroundings.work.as_fd())
         .is_ok_and(|state| full(state.f_blocks, state.f_bavail) || full(state.f_files, state.f_ffree))
 }
@@ -158,16 +166,4 @@ fn is_full(surroundings: &Surroundings) -> bool {
 /// A file system that counts something and has none of it left.
 fn full(total: u64, free: u64) -> bool {
     total > 0 && free == 0
-}
-
-/// Waits until no child is left, within reason: pid 1 ends afterwards anyway.
-fn reap_all() {
-    let end = Instant::now() + limits::KILL_WAIT;
-    while Instant::now() < end {
-        match wait(WaitOptions::NOHANG) {
-            Err(Errno::CHILD) => return,
-            Ok(None) => std::thread::sleep(Duration::from_micros(200)),
-            _ => {}
-        }
-    }
 }

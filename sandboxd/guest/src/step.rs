@@ -7,20 +7,21 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, WaitOptions, pidfd_open, wait};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::limits::{DRAIN_BYTES, FLOOD_BYTES, LOOK_INTERVAL, READ_CHUNK_BYTES, REAP_INTERVAL};
+use crate::processes::{Kept, reap, strike};
 use crate::protocol::{Kind, OutputMode, StepReport, write_frame};
 use crate::user::StepUser;
 
 /// Exit code of a step that was stopped at the deadline, as of timeout(1).
-const EXIT_TIMED_OUT: i32 = 124;
+pub(crate) const EXIT_TIMED_OUT: i32 = 124;
 /// Exit code of a command that was found but cannot be executed, as of a shell.
 const EXIT_CANNOT_EXECUTE: i32 = 126;
 /// Exit code of a command that was not found, as of a shell.
 const EXIT_NOT_FOUND: i32 = 127;
 /// 128 + SIGXFSZ: the step wrote more than anybody would keep.
-const EXIT_FLOOD: i32 = 153;
+pub(crate) const EXIT_FLOOD: i32 = 153;
 
 /// What is started.
 pub(crate) struct Start<'a> {
@@ -36,10 +37,11 @@ pub(crate) fn run_step(
     deadline: Instant,
     output: OutputMode,
     channel: &mut (impl Write + AsFd),
+    kept: &mut Kept,
 ) -> io::Result<StepReport> {
     let began = Instant::now();
     let mut report = match spawn(start) {
-        Ok(running) => watch(running, deadline, output, channel)?,
+        Ok(running) => watch(running, deadline, output, channel, kept)?,
         Err((exit_code, text)) => {
             write_frame(channel, Kind::Stderr, text.as_bytes())?;
             StepReport { exit_code, detail: text.trim_end().to_owned(), ..StepReport::default() }
@@ -49,23 +51,25 @@ pub(crate) fn run_step(
     Ok(report)
 }
 
-struct Running {
-    pid: Pid,
+/// A program with its pipes.
+pub(crate) struct Running {
+    pub(crate) pid: Pid,
     /// `None` in a kernel without such descriptors (gVisor): its end is then looked for in short intervals.
     pidfd: Option<OwnedFd>,
-    stdout: Stream,
-    stderr: Stream,
+    pub(crate) stdout: Stream,
+    pub(crate) stderr: Stream,
 }
 
 /// One pipe of a step.
-struct Stream {
+pub(crate) struct Stream {
     pipe: Option<std::fs::File>,
     kind: Kind,
     sent: u64,
     dropped: u64,
 }
 
-fn spawn(start: Start<'_>) -> Result<Running, (i32, String)> {
+/// Starts a program; else its exit code and what there is to say.
+pub(crate) fn spawn(start: Start<'_>) -> Result<Running, (i32, String)> {
     let Some((name, arguments)) = start.argv.split_first() else {
         return Err((EXIT_NOT_FOUND, "there is no command\n".into()));
     };
@@ -132,53 +136,65 @@ fn watch(
     deadline: Instant,
     output: OutputMode,
     channel: &mut (impl Write + AsFd),
+    kept: &mut Kept,
 ) -> io::Result<StepReport> {
     let mut report = StepReport::default();
     let mut buffer = vec![0; READ_CHUNK_BYTES];
+    let mut cancelled = false;
     loop {
         let now = Instant::now();
-        if now >= deadline {
+        if now >= deadline || cancelled {
             report.exit_code = EXIT_TIMED_OUT;
             report.timed_out = true;
-            kill_everything();
+            strike(kept);
             break;
         }
-        let ready = wait_for_something(&running, channel, (deadline - now).min(REAP_INTERVAL))?;
+        let ready = wait_for_something(&running, None, channel, (deadline - now).min(REAP_INTERVAL))?;
+        cancelled = ready.cancelled;
         if ready.stdout {
             running.stdout.forward(&mut buffer, output, channel)?;
         }
         if ready.stderr {
             running.stderr.forward(&mut buffer, output, channel)?;
         }
-        if running.stdout.is_flood() || running.stderr.is_flood() {
+        if running.is_flood() {
             report.exit_code = EXIT_FLOOD;
             report.detail = format!("a step wrote more than {FLOOD_BYTES} bytes beyond what is kept");
-            kill_everything();
+            strike(kept);
             break;
         }
-        if let Some(code) = reap(running.pid) {
+        if let Some(code) = reap(running.pid, kept) {
             report.exit_code = code;
             break;
         }
     }
-    running.stdout.drain(&mut buffer, output, channel)?;
-    running.stderr.drain(&mut buffer, output, channel)?;
-    report.stdout_truncated = running.stdout.dropped > 0;
-    report.stderr_truncated = running.stderr.dropped > 0;
+    running.drain(&mut report, &mut buffer, output, channel)?;
     Ok(report)
 }
 
+/// What a look found.
 #[derive(Default)]
-struct Readiness {
-    stdout: bool,
-    stderr: bool,
+pub(crate) struct Readiness {
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+    /// Of the line to an interpreter.
+    pub(crate) line: bool,
+    /// The daemon has said something in the middle of a call, which can only be that nobody waits for it any more.
+    pub(crate) cancelled: bool,
 }
 
-/// Waits for output, the end of the step or the given time. An error when the daemon hung up.
-fn wait_for_something(running: &Running, channel: &impl AsFd, longest: Duration) -> io::Result<Readiness> {
+/// Waits for output, the end of the step, the line to it, or the given time. An error when the daemon hung up.
+pub(crate) fn wait_for_something(
+    running: &Running,
+    line: Option<PollFd<'_>>,
+    channel: &impl AsFd,
+    longest: Duration,
+) -> io::Result<Readiness> {
     let longest = if running.pidfd.is_some() { longest } else { longest.min(LOOK_INTERVAL) };
-    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP)];
+    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP | PollFlags::IN)];
     polled.extend(running.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
+    let has_line = line.is_some();
+    polled.extend(line);
     for pipe in [&running.stdout.pipe, &running.stderr.pipe].into_iter().flatten() {
         polled.push(PollFd::new(pipe, PollFlags::IN));
     }
@@ -191,18 +207,48 @@ fn wait_for_something(running: &Running, channel: &impl AsFd, longest: Duration)
         Err(error) => return Err(error.into()),
     }
     let mut events = polled.iter().map(PollFd::revents);
-    let hung_up = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-    if events.next().is_some_and(|event| event.intersects(hung_up)) {
+    let channel = events.next().unwrap_or(PollFlags::empty());
+    if channel.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR) {
         return Err(io::Error::from(io::ErrorKind::BrokenPipe));
     }
     if running.pidfd.is_some() {
         events.next();
     }
-    let readable = |event: Option<PollFlags>| event.is_some_and(|event| !event.is_empty());
+    let ready = |event: Option<PollFlags>| event.is_some_and(|event| !event.is_empty());
     Ok(Readiness {
-        stdout: running.stdout.pipe.is_some() && readable(events.next()),
-        stderr: running.stderr.pipe.is_some() && readable(events.next()),
+        line: has_line && ready(events.next()),
+        stdout: running.stdout.pipe.is_some() && ready(events.next()),
+        stderr: running.stderr.pipe.is_some() && ready(events.next()),
+        cancelled: channel.contains(PollFlags::IN),
     })
+}
+
+impl Running {
+    pub(crate) fn is_flood(&self) -> bool {
+        self.stdout.is_flood() || self.stderr.is_flood()
+    }
+
+    /// Takes what the pipes hold already, and says what was cut.
+    pub(crate) fn drain(
+        &mut self,
+        report: &mut StepReport,
+        buffer: &mut [u8],
+        output: OutputMode,
+        channel: &mut impl Write,
+    ) -> io::Result<()> {
+        self.stdout.drain(buffer, output, channel)?;
+        self.stderr.drain(buffer, output, channel)?;
+        report.stdout_truncated = self.stdout.dropped > 0;
+        report.stderr_truncated = self.stderr.dropped > 0;
+        Ok(())
+    }
+
+    /// Counts anew, for the next cell.
+    pub(crate) fn begin_anew(&mut self) {
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            (stream.sent, stream.dropped) = (0, 0);
+        }
+    }
 }
 
 impl Stream {
@@ -211,7 +257,7 @@ impl Stream {
     }
 
     /// Reads once and sends what is within the limit. Returns how much was read.
-    fn forward(
+    pub(crate) fn forward(
         &mut self,
         buffer: &mut [u8],
         output: OutputMode,
@@ -253,27 +299,6 @@ impl Stream {
             taken += self.forward(buffer, output, channel)?;
         }
         Ok(())
-    }
-}
-
-/// Reaps every child that ended. The exit code of `main` when it is among them: its own status, or 128 + signal.
-fn reap(main: Pid) -> Option<i32> {
-    let mut code = None;
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        if pid == main {
-            code = status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal));
-        }
-    }
-    code
-}
-
-/// Kills every process of the sandbox except pid 1, which calls this.
-pub(crate) fn kill_everything() {
-    // In the namespace of a sandbox -1 means all but pid 1. Anywhere else (a test of this crate) it must not be sent.
-    if rustix::process::getpid().is_init() {
-        let all = nix::unistd::Pid::from_raw(-1);
-        // No process left is the usual answer.
-        let _ = nix::sys::signal::kill(all, nix::sys::signal::Signal::SIGKILL);
     }
 }
 

@@ -18,6 +18,9 @@ pub(super) async fn describe(context: &Context<'_>, _request: &DescribeRequest) 
     // The cheapest one is where a payload without a floor goes.
     let javascript = cheapest(&providers, |provider| provider.supports_javascript);
     let project = cheapest(&providers, |provider| provider.supports_project);
+    let sessions = &context.app.sessions;
+    let session = cheapest(&providers, |provider| provider.supports_sessions && sessions.are_offered());
+    let settings = sessions.settings;
     let grants = launcher.broker().is_some();
     let granting = |provider: Option<&Description>| grants && provider.is_some_and(|p| p.supports_grants);
     DescribeResponse {
@@ -37,6 +40,15 @@ pub(super) async fn describe(context: &Context<'_>, _request: &DescribeRequest) 
             disk_mb: provider.disk_mib,
         }),
         policy: policy(context).await,
+        supports_sessions: session.is_some(),
+        session_lifetime_ms: session.map_or(0, |_| milliseconds(settings.lifetime)),
+        session_idle_timeout_ms: session.map_or(0, |_| milliseconds(settings.idle)),
+        session_environment: session.map(|provider| PayloadEnvironment {
+            languages: sessions.languages(provider.name, &provider.languages),
+            ..environment(provider, None)
+        }),
+        max_sessions_per_caller: session.map_or(0, |_| settings.per_caller),
+        max_sessions_per_owner: session.map_or(0, |_| settings.per_owner),
         ..DescribeResponse::default()
     }
 }

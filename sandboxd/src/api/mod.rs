@@ -4,6 +4,7 @@
 //! `route` picks the procedure and checks everything about the HTTP request; `body` reads it; one file per
 //! procedure answers it. `refuse` is the one table from our refusals to wire errors.
 
+mod answer;
 mod body;
 mod describe;
 mod exchange;
@@ -17,6 +18,7 @@ use std::sync::{Arc, RwLock};
 
 use crate::callers::Callers;
 use crate::launch::Launcher;
+use crate::session::Sessions;
 
 pub use exchange::answer;
 pub use server::{ServeError, serve};
@@ -47,5 +49,6 @@ impl Doorkeeper {
 #[derive(Debug)]
 pub struct App {
     pub launcher: Launcher,
+    pub sessions: Arc<Sessions>,
     pub doorkeeper: Doorkeeper,
 }

@@ -5,7 +5,7 @@ use freeboard_policy::Reason;
 use freeboard_wire::NotDispatchedReason as Mark;
 use freeboard_wire::check::Invalid;
 use freeboard_wire::digest::hex;
-use freeboard_wire::{Code, ConnectError, PROTOCOL};
+use freeboard_wire::{Code, ConnectError, Detail, PROTOCOL, SessionEnd};
 
 use crate::admission::Full;
 use crate::causes::chain;
@@ -13,6 +13,7 @@ use crate::control_client::BrokerError;
 use crate::launch::{Refusal, RunError};
 use crate::placement::Unplaced;
 use crate::provider::{CreateError, RunFailure};
+use crate::session::CallError;
 
 /// The protocol number, checked before anything else in a message.
 pub(super) fn protocol(number: u32) -> Result<(), ConnectError> {
@@ -46,6 +47,32 @@ pub(super) fn run_error(run: &str, error: &RunError) -> ConnectError {
         RunError::Refused(refusal) => refused(run, refusal),
         RunError::Failed(RunFailure::Cancelled) => ConnectError::new(Code::Canceled, "the run was cancelled"),
         RunError::Failed(failure @ RunFailure::Lost(_)) => internal(run, failure),
+    }
+}
+
+/// A session that serves no more calls; nothing ran.
+pub(super) fn session_over(end: SessionEnd, detail: &str) -> ConnectError {
+    let code = if end == SessionEnd::NotFound { Code::NotFound } else { Code::FailedPrecondition };
+    let text = if detail.is_empty() { "the session has ended" } else { detail };
+    ConnectError::refused(code, Mark::Request, text).with(Detail::session_ended(end, detail))
+}
+
+/// A call of a session without an outcome.
+pub(super) fn call_error(run: &str, error: CallError) -> ConnectError {
+    match error {
+        CallError::Over(ended) => session_over(ended.end, &ended.detail),
+        CallError::Refused(refusal) => refused(run, &refusal),
+        CallError::Files(detail) => {
+            let text = format!("the work directory does not take the cell's files: {detail}");
+            ConnectError::refused(Code::InvalidArgument, Mark::Request, text)
+        }
+        CallError::NoInterpreter(_) => {
+            let id = logged(run, &error);
+            let text = format!("the interpreter cannot start (error {id}); nothing ran");
+            ConnectError::refused(Code::Unimplemented, Mark::Environment, text)
+        }
+        CallError::ReadBack(_) => environment(run, &error),
+        CallError::Failed(failure) => run_error(run, &RunError::Failed(failure)),
     }
 }
 

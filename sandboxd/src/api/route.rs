@@ -220,15 +220,24 @@ where
             Err(response) => *response,
         },
         Procedure::OpenSession => match decode(codec, &bytes) {
-            Ok(request) => respond(codec, session::open(&request)),
+            Ok(request) => {
+                drop((place, bytes));
+                respond(codec, session::open(&context, &request).await)
+            }
             Err(response) => *response,
         },
         Procedure::SessionRun => match decode(codec, &bytes) {
-            Ok(request) => respond(codec, session::run(&request)),
+            Ok(request) => {
+                drop((place, bytes));
+                respond(codec, session::run(&context, request).await)
+            }
             Err(response) => *response,
         },
         Procedure::CloseSession => match decode(codec, &bytes) {
-            Ok(request) => respond(codec, session::close(&request)),
+            Ok(request) => {
+                drop((place, bytes));
+                respond(codec, session::close(&context, &request).await)
+            }
             Err(response) => *response,
         },
     }

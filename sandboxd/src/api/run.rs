@@ -1,4 +1,4 @@
-//! Run: from a message to an order, and from what ran to an answer with its record.
+//! Run: from a message to an order, which is run once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,17 +6,13 @@ use std::time::Duration;
 
 use freeboard_policy::Tier;
 use freeboard_wire::check;
-use freeboard_wire::digest::{record_digest, request_digest, result_digest, rule_id};
-use freeboard_wire::{
-    Artifact, Code, ConnectError, JavaScriptResult, NotDispatchedReason, ProjectFile, ProjectOutcome,
-    ProjectResult, RECORD_VERSION, RunRecord, RunRequest, RunResponse, StepResult,
-};
+use freeboard_wire::{Code, ConnectError, NotDispatchedReason, ProjectFile, RunRequest, RunResponse};
 
-use super::describe::policy_name;
+use super::answer::{Link, Wanted, answer};
 use super::refuse;
 use super::route::Context;
-use crate::job::{Ending, JobFile, NoSink, Outcome, Payload, StepOutcome};
-use crate::launch::{Order, Ran, Refusal, RunError, millis, new_run_id};
+use crate::job::{JobFile, NoSink, Payload};
+use crate::launch::{Order, Refusal, RunError, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, OUTPUT_BYTES};
 
 /// Runs one request. Dropped when the client goes away: the run is then killed and removed.
@@ -34,7 +30,10 @@ pub(super) async fn run(context: &Context<'_>, request: RunRequest) -> Result<Ru
         },
     };
     match ran {
-        Ok(ran) => answer(&request, &id, ran),
+        Ok(ran) => {
+            let wanted = if request.javascript.is_some() { Wanted::JavaScript } else { Wanted::Project };
+            answer((&request).into(), wanted, &id, ran, Link::default())
+        }
         Err(error) => Err(refuse::run_error(&id, &error)),
     }
 }
@@ -90,104 +89,6 @@ fn order(context: &Context<'_>, request: &RunRequest, run: String) -> Result<Ord
     })
 }
 
-fn job_file(file: &ProjectFile) -> JobFile {
+pub(super) fn job_file(file: &ProjectFile) -> JobFile {
     JobFile { path: file.path.clone(), content: file.content.clone().into_bytes() }
-}
-
-/// The answer and its record: what the record says is what the answer says, byte for byte.
-fn answer(request: &RunRequest, run: &str, ran: Ran) -> Result<RunResponse, ConnectError> {
-    let mut response = RunResponse {
-        sandbox: ran.evidence.provider.clone(),
-        isolation: ran.evidence.tier.word().to_owned(),
-        duration_ms: signed(millis(ran.duration)),
-        environment: ran.environment,
-        instance: format!("freeboard-run:{run}"),
-        ..RunResponse::default()
-    };
-    if request.javascript.is_some() {
-        response.javascript = Some(javascript(run, ran.outcome)?);
-    } else {
-        response.project = Some(project(ran.outcome));
-    }
-    let mut record = RunRecord {
-        version: RECORD_VERSION,
-        request_sha256: request_digest(request),
-        result_sha256: result_digest(&response),
-        provider: response.sandbox.clone(),
-        isolation: response.isolation.clone(),
-        environment: response.environment.clone(),
-        policy: policy_name(&ran.policy_digest),
-        started_unix_ms: signed(ran.started_unix_ms),
-        ended_unix_ms: signed(ran.ended_unix_ms),
-        software_rule_id: rule_id(request.software_rule.as_ref()),
-        instance: response.instance.clone(),
-        ..RunRecord::default()
-    };
-    record.record_sha256 = record_digest(&record).unwrap_or_default();
-    response.record = Some(record);
-    Ok(response)
-}
-
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn javascript(run: &str, outcome: Outcome) -> Result<JavaScriptResult, ConnectError> {
-    let timed_out = outcome.ending == Ending::TimedOut;
-    match (outcome.ending, outcome.steps.into_iter().next()) {
-        (Ending::Completed | Ending::TimedOut, Some(step)) => Ok(JavaScriptResult {
-            exit_code: if timed_out { TIMED_OUT } else { step.exit_code },
-            timed_out: timed_out || step.timed_out,
-            stdout: step.stdout,
-            stderr: step.stderr,
-            stdout_truncated: step.stdout_truncated,
-            stderr_truncated: step.stderr_truncated,
-            advice: Vec::new(),
-        }),
-        (Ending::TimedOut, None) => {
-            Ok(JavaScriptResult { exit_code: TIMED_OUT, timed_out: true, ..JavaScriptResult::default() })
-        }
-        // A snippet has no outcome field in which to say that the sandbox failed.
-        _ => Err(refuse::internal(run, &SnippetFailed { detail: outcome.detail })),
-    }
-}
-
-/// Exit code of a run that the deadline ended.
-const TIMED_OUT: i32 = 124;
-
-#[derive(Debug, thiserror::Error)]
-#[error("the sandbox failed around a snippet: {detail}")]
-struct SnippetFailed {
-    detail: String,
-}
-
-fn project(outcome: Outcome) -> ProjectResult {
-    let word = match outcome.ending {
-        Ending::Completed => ProjectOutcome::Completed,
-        Ending::TimedOut => ProjectOutcome::TimedOut,
-        Ending::SetupFailed => ProjectOutcome::SetupFailed,
-        Ending::RunnerFailed => ProjectOutcome::RunnerFailed,
-    };
-    let artifacts = outcome.artifacts.into_iter();
-    ProjectResult {
-        steps: outcome.steps.into_iter().map(step).collect(),
-        outcome: word.into(),
-        artifacts: artifacts.map(|file| Artifact { path: file.path, content: file.content }).collect(),
-        outcome_detail: outcome.detail,
-        artifacts_truncated: outcome.artifacts_truncated,
-        advice: Vec::new(),
-    }
-}
-
-fn step(step: StepOutcome) -> StepResult {
-    StepResult {
-        command: step.command,
-        stdout: step.stdout,
-        stderr: step.stderr,
-        exit_code: step.exit_code,
-        timed_out: step.timed_out,
-        duration_ms: signed(millis(step.duration)),
-        stdout_truncated: step.stdout_truncated,
-        stderr_truncated: step.stderr_truncated,
-    }
 }

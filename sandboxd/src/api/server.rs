@@ -32,6 +32,7 @@ pub async fn serve(
     let graceful = GracefulShutdown::new();
     let mut connections = tokio::task::JoinSet::new();
     let mut stop = std::pin::pin!(stop);
+    let tending = tokio::spawn(Arc::clone(&app.sessions).tend());
     loop {
         let accepted = tokio::select! {
             accepted = accept(&listener, &places) => accepted,
@@ -52,10 +53,14 @@ pub async fn serve(
         while connections.try_join_next().is_some() {}
     }
     drop(listener);
+    // Those that are busy end with their call, whose answer says so.
+    app.sessions.shut_down().await;
     if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
         tracing::warn!(connections = connections.len(), "runs were cut at the end of the grace time");
     }
     connections.shutdown().await;
+    tending.abort();
+    app.sessions.shut_down().await;
     Ok(())
 }
 

@@ -16,6 +16,7 @@ use crate::callers::Callers;
 use crate::config::{Config, Flags};
 use crate::launch::Launcher;
 use crate::provider::Service;
+use crate::session::Sessions;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -85,7 +86,7 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
     };
     let doorkeeper = doorkeeper(&arguments, &config)?;
     let launcher = launcher(&config)?;
-    let app = Arc::new(App { launcher, doorkeeper });
+    let app = Arc::new(App { launcher, sessions: Sessions::new(config.sessions()), doorkeeper });
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lifeline = async { arguments.stop_with_stdin.then(Lifeline::of_stdin).transpose() };
     let lifeline = runtime.block_on(lifeline).map_err(ServeFailure::Stdin)?;
@@ -133,6 +134,8 @@ async fn run(
 ) -> Result<(), Failure> {
     let smoke = app.launcher.smoke_test().await;
     smoke.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
+    let proved = app.sessions.prove(&app.launcher).await;
+    proved.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
     let listener = match sockets.tcp(0).map_err(ServeFailure::HandedOver)? {

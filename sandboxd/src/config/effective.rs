@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
 
 use freeboard_policy::Tier;
 
@@ -10,7 +11,10 @@ use super::load::{ConfigError, Environment};
 use super::schema::Schema;
 use crate::admission::Limits;
 use crate::isolate::view::View;
-use crate::limits::{DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE};
+use crate::limits::{
+    DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE, DEFAULT_SESSION_IDLE, DEFAULT_SESSION_LIFETIME,
+    MAX_SESSION_TIME,
+};
 use crate::provider::gvisor::Platform;
 use crate::provider::{Engines, Kind, NativeView, RunLimits};
 
@@ -74,6 +78,11 @@ pub struct Config {
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
+    pub max_sessions: Setting<u32>,
+    pub max_sessions_per_caller: Setting<u32>,
+    pub max_sessions_per_owner: Setting<u32>,
+    pub session_lifetime_seconds: Setting<u32>,
+    pub session_idle_seconds: Setting<u32>,
     pub memory_mib: Setting<u32>,
     pub cpus: Setting<f64>,
     pub pids: Setting<u32>,
@@ -158,6 +167,8 @@ impl Config {
         let max_concurrent =
             at_least_one("max_concurrent", layers.file(schema.max_concurrent, DEFAULT_CONCURRENT))?;
         let half = max_concurrent.value.div_ceil(2);
+        let max_sessions = layers.file(schema.max_sessions, half);
+        let half_of_sessions = max_sessions.value.div_ceil(2);
         let native_root = layers.file(schema.native_root.clone().map(Some), None);
         let native_extra_read_only = layers.file(schema.native_extra_read_only.clone(), Vec::new());
         native_places(native_root.value.as_deref(), &native_extra_read_only.value)?;
@@ -183,6 +194,20 @@ impl Config {
             )?,
             max_concurrent,
             rate_per_minute: layers.file(schema.rate_per_minute, DEFAULT_RATE_PER_MINUTE),
+            max_sessions_per_caller: layers.file(schema.max_sessions_per_caller, half_of_sessions),
+            max_sessions,
+            max_sessions_per_owner: layers.file(schema.max_sessions_per_owner, 0),
+            session_lifetime_seconds: session_time(
+                "session_lifetime_seconds",
+                at_least_one(
+                    "session_lifetime_seconds",
+                    layers.file(schema.session_lifetime_seconds, whole_seconds(DEFAULT_SESSION_LIFETIME)),
+                )?,
+            )?,
+            session_idle_seconds: session_time(
+                "session_idle_seconds",
+                layers.file(schema.session_idle_seconds, whole_seconds(DEFAULT_SESSION_IDLE)),
+            )?,
             memory_mib: at_least_one("memory_mib", layers.file(schema.memory_mib, 256))?,
             cpus: cpus(layers.file(schema.cpus, 1.0))?,
             pids: at_least_one("pids", layers.file(schema.pids, 256))?,
@@ -199,6 +224,17 @@ impl Config {
             concurrent: self.max_concurrent.value,
             concurrent_per_caller: self.max_concurrent_per_caller.value,
             rate_per_minute: self.rate_per_minute.value,
+        }
+    }
+
+    pub fn sessions(&self) -> crate::session::Settings {
+        let seconds = |setting: &Setting<u32>| Duration::from_secs(setting.value.into());
+        crate::session::Settings {
+            most: self.max_sessions.value,
+            per_caller: self.max_sessions_per_caller.value,
+            per_owner: self.max_sessions_per_owner.value,
+            lifetime: seconds(&self.session_lifetime_seconds),
+            idle: seconds(&self.session_idle_seconds),
         }
     }
 
@@ -235,6 +271,19 @@ fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) 
 
 fn at_least_one(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
     if setting.value == 0 { Err(value(option, 0, "it must be at least 1")) } else { Ok(setting) }
+}
+
+fn whole_seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn session_time(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
+    let most = whole_seconds(MAX_SESSION_TIME);
+    if setting.value > most {
+        Err(value(option, setting.value, "it must be at most 43200, which is 12 hours"))
+    } else {
+        Ok(setting)
+    }
 }
 
 /// What can be said of these places without looking at them; the provider looks at its start.
@@ -355,6 +404,11 @@ impl fmt::Display for Config {
             ("max_concurrent", &self.max_concurrent),
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),
             ("rate_per_minute", &self.rate_per_minute),
+            ("max_sessions", &self.max_sessions),
+            ("max_sessions_per_caller", &self.max_sessions_per_caller),
+            ("max_sessions_per_owner", &self.max_sessions_per_owner),
+            ("session_lifetime_seconds", &self.session_lifetime_seconds),
+            ("session_idle_seconds", &self.session_idle_seconds),
             ("memory_mib", &self.memory_mib),
             ("pids", &self.pids),
             ("disk_mib", &self.disk_mib),

@@ -30,6 +30,19 @@ pub struct Schema {
     pub max_concurrent_per_caller: Option<u32>,
     /// Runs per minute of one caller, also the burst; 0 = no limit. Default 120.
     pub rate_per_minute: Option<u32>,
+    /// Sessions at once: sandboxes that stay for call after call, each in one of the places of `max_concurrent` until it is idle.
+    /// 0 = none are offered. Default: half of `max_concurrent`, so that runs find a place beside them.
+    pub max_sessions: Option<u32>,
+    /// Sessions at once of one caller; 0 = no cap of its own. Default: half of `max_sessions`.
+    pub max_sessions_per_caller: Option<u32>,
+    /// Sessions at once of one owner, an end user whom the caller names by an opaque word; one more closes that owner's
+    /// session which was idle for longest. 0 = no cap of its own. Default 0.
+    pub max_sessions_per_owner: Option<u32>,
+    /// Longest life of a session in seconds, 1 to 43200; a request may ask for less. Default 1800.
+    pub session_lifetime_seconds: Option<u32>,
+    /// A session without a call for so many seconds is suspended: its interpreters end, its files stay, its place is free.
+    /// 0 = never, else up to 43200; a request may ask for less. Default 300.
+    pub session_idle_seconds: Option<u32>,
     /// Memory of one run in MiB. Default 256; a run that needs more is killed and ends with 137.
     pub memory_mib: Option<u32>,
     /// CPUs of one run. Default 1.

@@ -2,6 +2,7 @@
 
 pub mod gvisor;
 pub mod native;
+mod session;
 mod start;
 pub mod wasm;
 
@@ -13,6 +14,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
+pub use self::session::{CallFailure, Called, Cancel, CellEnd, Over, ReadBack, Session};
 pub use self::start::{Engines, Kind, NativeView, RunLimits, Service, start};
 use crate::job::{Job, Outcome, OutputSink};
 
@@ -27,6 +29,7 @@ pub struct Description {
     pub supports_javascript: bool,
     pub supports_project: bool,
     pub supports_grants: bool,
+    pub supports_sessions: bool,
     /// Languages that were proved to start: `javascript`, `python`.
     pub languages: Vec<String>,
     pub default_timeout: Duration,
@@ -95,4 +98,11 @@ pub trait Sandbox: Send {
         self: Box<Self>,
         output: Arc<dyn OutputSink>,
     ) -> BoxFuture<'static, Result<Outcome, RunFailure>>;
+
+    /// Keeps the boundary for the calls of a session, instead of one release.
+    fn into_session(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Session>, CreateError>> {
+        drop(self);
+        let what = "sessions".to_owned();
+        Box::pin(std::future::ready(Err(CreateError::Unsupported { provider: "this provider", what })))
+    }
 }

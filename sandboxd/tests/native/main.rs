@@ -12,6 +12,7 @@ mod gate;
 mod inheritance;
 mod lifecycle;
 mod limits;
+mod sessions;
 mod support;
 mod timing;
 mod without_root;

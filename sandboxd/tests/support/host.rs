@@ -56,6 +56,7 @@ impl Sandbox for HostSandbox {
             let commands: Vec<Vec<String>> = match &self.job.payload {
                 Payload::JavaScript { code } => vec![vec!["node".into(), "-e".into(), code.clone()]],
                 Payload::Command { argv } => vec![argv.clone()],
+                Payload::Session | Payload::Cell { .. } => panic!("no sessions here"),
                 Payload::Steps { steps } => {
                     steps.iter().map(|step| vec!["sh".into(), "-c".into(), step.clone()]).collect()
                 }

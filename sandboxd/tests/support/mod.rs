@@ -15,6 +15,7 @@
 )]
 
 mod host;
+mod session;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -32,7 +33,10 @@ use freeboard_sandboxd::callers::Callers;
 use freeboard_sandboxd::control_client::Broker;
 use freeboard_sandboxd::job::{Ending, Outcome, OutputSink, StepOutcome};
 use freeboard_sandboxd::launch::Launcher;
-use freeboard_sandboxd::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox};
+use freeboard_sandboxd::provider::{
+    CreateError, Description, Plan, Provider, ReadBack, RunFailure, Sandbox, Session,
+};
+use freeboard_sandboxd::session::{Sessions, Settings};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -56,6 +60,10 @@ pub struct Counts {
     pub created: AtomicU32,
     pub released: AtomicU32,
     pub destroyed: AtomicU32,
+    pub suspended: AtomicU32,
+    pub cancelled: AtomicU32,
+    /// What the next read-back of a session says instead of "as it was".
+    pub read_back: Mutex<Option<ReadBack>>,
 }
 
 impl Counts {
@@ -94,6 +102,7 @@ impl Fake {
             supports_javascript: true,
             supports_project: true,
             supports_grants: true,
+            supports_sessions: false,
             languages: vec!["javascript".into(), "python".into()],
             default_timeout: Duration::from_secs(5),
             max_timeout: Duration::from_secs(30),
@@ -153,6 +162,13 @@ impl Sandbox for FakeSandbox {
     fn take_doors(&mut self) -> Vec<(Door, OwnedFd)> {
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         vec![(Door::Tcp { port: 443 }, socket.into())]
+    }
+
+    fn into_session(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Session>, CreateError>> {
+        let session = session::FakeSession { act: self.act.clone(), counts: Arc::clone(&self.counts) };
+        // The session takes over what is destroyed at its end.
+        self.counts.destroyed.fetch_sub(1, Ordering::SeqCst);
+        Box::pin(async move { Ok(Box::new(session) as Box<dyn Session>) })
     }
 
     fn release(
@@ -298,6 +314,7 @@ pub struct Setup {
     pub operator_floor: Option<Tier>,
     pub limits: Limits,
     pub anybody: bool,
+    pub sessions: Settings,
     /// Run programs for real, on this host.
     pub host: bool,
 }
@@ -310,8 +327,18 @@ impl Setup {
             operator_floor: None,
             limits: Limits { concurrent: 8, concurrent_per_caller: 8, rate_per_minute: 0 },
             anybody: false,
+            sessions: Settings::default(),
             host: false,
         }
+    }
+
+    /// A provider that serves sessions too.
+    pub fn sessions(mut self, settings: Settings) -> Self {
+        self.sessions = settings;
+        if let Some(fake) = &mut self.fake {
+            fake.description.supports_sessions = true;
+        }
+        self
     }
 
     pub fn broker(mut self, broker: &FakeBroker) -> Self {
@@ -342,7 +369,8 @@ impl Setup {
         } else {
             Doorkeeper::tokens(Callers::load(&callers_file).unwrap())
         };
-        let app = Arc::new(App { launcher, doorkeeper });
+        let sessions = Sessions::new(self.sessions);
+        let app = Arc::new(App { launcher, sessions, doorkeeper });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = Arc::clone(&app);

@@ -88,6 +88,16 @@ pub fn rule(rule: Option<&SoftwareRule>) -> Result<Option<&SoftwareRule>, Invali
     Ok(Some(rule))
 }
 
+/// Whether a session call may state this rule: a rule of the open's stays, or is narrowed.
+///
+/// # Errors
+/// The call leaves the open's rule out, or accepts what the open did not.
+pub fn narrows(open: Option<&SoftwareRule>, call: Option<&SoftwareRule>) -> Result<(), Invalid> {
+    let Some(open) = open else { return Ok(()) };
+    let within = call.is_some_and(|call| call.identities.iter().all(|one| open.identities.contains(one)));
+    if within { Ok(()) } else { Err(Invalid::Rule("it leaves out or widens the rule of the session")) }
+}
+
 /// A trace id, or `None` for one that is empty or malformed: it is for the audit log only and refuses nothing.
 pub fn trace_id(text: &str) -> Option<&str> {
     is_name(text, MAX_TRACE_ID_BYTES).then_some(text)

@@ -188,7 +188,14 @@ mod tests {
         let inside = vec![("guest_kernel".to_owned(), host.trim().to_owned(), true)];
         let pid = i32::try_from(std::process::id()).unwrap();
         let boundary = boundary();
-        let expected = Expected { boundary: &boundary, pid, group: None, channel_inode: 0, inside: &inside };
+        let expected = Expected {
+            boundary: &boundary,
+            pid,
+            group: None,
+            channel_inode: 0,
+            inside: &inside,
+            interpreters: 0,
+        };
         let evidence = measure(&expected).unwrap();
         let names =
             ["kernel_process", "files_process", "guest_kernel", "guest_links", "namespace_pid", "limits"];

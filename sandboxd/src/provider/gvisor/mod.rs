@@ -30,7 +30,7 @@ use runtime::Program;
 use super::native::can_run;
 use super::native::config::cpu_milli;
 use super::native::link::LazyLink;
-use super::native::sandbox::NativeSandbox;
+use super::native::sandbox::{Interpreters, NativeSandbox};
 use super::{CreateError, Description, Plan, Provider, Sandbox};
 use crate::child::launcher::Launcher;
 use crate::isolate::kernel::{Gvisor, Kernel};
@@ -160,6 +160,7 @@ impl Provider for GvisorProvider {
             supports_javascript: self.node.is_some(),
             supports_project: true,
             supports_grants: geteuid().is_root(),
+            supports_sessions: true,
             languages: languages.map(|(name, _)| (*name).to_owned()).collect(),
             default_timeout: self.config.default_timeout,
             max_timeout: self.config.max_timeout,
@@ -174,10 +175,11 @@ impl Provider for GvisorProvider {
         Box::pin(async move {
             can_run(NAME, &plan.job.payload, self.node.is_some())?;
             let boundary = self.boundary(plan).await?;
-            let node = self.node.as_ref().map(|node| node.display().to_string());
+            let interpreters = Interpreters::of(self.node.as_deref(), self.python.as_deref());
             let job = plan.job.clone();
             let sandbox =
-                NativeSandbox::create(self.link.get()?, boundary, job, node, measure::measure).await?;
+                NativeSandbox::create(self.link.get()?, boundary, job, interpreters, measure::measure)
+                    .await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }

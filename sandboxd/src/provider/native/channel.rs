@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use freeboard_guest::protocol::{Kind, header, parse_header};
 use rustix::net::{
@@ -40,6 +40,11 @@ impl Channel {
         socket.set_nonblocking(true)?;
         let stream = UnixStream::from_std(socket)?;
         Ok(Self { stream, buffer: Vec::new(), taken: 0, descriptors: Vec::new() })
+    }
+
+    /// The same socket once more, blocking for whoever uses it between two sends of this one.
+    pub(super) fn second_handle(&self) -> io::Result<std::os::unix::net::UnixStream> {
+        Ok(self.stream.as_fd().try_clone_to_owned()?.into())
     }
 
     /// Not cancel-safe: a half-sent frame makes the channel useless, and its owner gives the run up then.

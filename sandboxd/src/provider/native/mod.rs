@@ -6,6 +6,7 @@ pub(in crate::provider) mod config;
 pub(in crate::provider) mod link;
 mod outcome;
 pub(in crate::provider) mod sandbox;
+mod session;
 pub(in crate::provider) mod smoke;
 
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use rustix::process::{getegid, geteuid};
 
 pub use config::NativeConfig;
 use link::LazyLink;
-use sandbox::NativeSandbox;
+use sandbox::{Interpreters, NativeSandbox};
 
 use super::{CreateError, Description, Plan, Provider, Sandbox, Service};
 use crate::child::launcher::Launcher;
@@ -114,6 +115,7 @@ pub(in crate::provider) fn can_run(
             Err(missing("JavaScript: there is no `node` among the guest's tools"))
         }
         Payload::Command { argv } if argv.is_empty() => Err(missing("an empty command")),
+        Payload::Cell { .. } => Err(missing("a cell outside a session")),
         _ => Ok(()),
     }
 }
@@ -133,6 +135,7 @@ impl Provider for NativeProvider {
             supports_javascript: self.node.is_some(),
             supports_project: true,
             supports_grants: true,
+            supports_sessions: true,
             languages,
             default_timeout: self.config.default_timeout,
             max_timeout: self.config.max_timeout,
@@ -147,12 +150,11 @@ impl Provider for NativeProvider {
         Box::pin(async move {
             can_run(NAME, &plan.job.payload, self.node.is_some())?;
             let boundary = self.boundary(plan);
-            let interpreter = self.node.as_ref().map(|node| node.display().to_string());
             let sandbox = NativeSandbox::create(
                 self.link.get()?,
                 boundary,
                 plan.job.clone(),
-                interpreter,
+                Interpreters::of(self.node.as_deref(), self.python.as_deref()),
                 crate::evidence::measure,
             )
             .await?;

@@ -153,7 +153,6 @@ fn keep(kept: &mut Vec<u8>, bytes: &[u8], limit: usize) -> bool {
 mod tests {
     use super::*;
     use crate::job::NoSink;
-    use freeboard_guest::protocol::ReportedEnding;
 
     const LIMITS: Limits =
         Limits { memory_bytes: 1024, pids: 7, cpu_milli: 1000, disk_bytes: 4096, inodes: 1 };
@@ -165,12 +164,7 @@ mod tests {
     }
 
     fn report() -> Report {
-        Report {
-            ending: ReportedEnding::Completed,
-            detail: String::new(),
-            artifacts_truncated: false,
-            disk_full: false,
-        }
+        Report::default()
     }
 
     #[test]

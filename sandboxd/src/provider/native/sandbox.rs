@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use freeboard_guest::protocol::{
     decode_file, encode_file,
 };
 use futures_util::future::BoxFuture;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -18,12 +20,13 @@ use tokio::time::timeout;
 use super::channel::Channel;
 use super::link::{Child, Link, LinkError};
 use super::outcome::Collector;
+use super::session::NativeSession;
 use crate::child::sys::watch_readable;
 use crate::evidence::Expected;
 use crate::isolate::cgroup::{Group, Usage};
 use crate::isolate::{Boundary, environment};
-use crate::job::{Ending, Job, Outcome, OutputSink, Payload};
-use crate::provider::{CreateError, RunFailure, Sandbox};
+use crate::job::{Ending, Job, Language, Outcome, OutputSink, Payload};
+use crate::provider::{CreateError, RunFailure, Sandbox, Session};
 
 /// How long building a boundary may take. It takes milliseconds; a host that needs this long is stuck.
 const SETUP_LIMIT: Duration = Duration::from_secs(10);
@@ -42,24 +45,47 @@ pub(in crate::provider) type Measurement = fn(&Expected<'_>) -> io::Result<Evide
 
 /// The boundary of one run.
 pub(in crate::provider) struct NativeSandbox {
-    boundary: Boundary,
+    pub(super) boundary: Boundary,
     job: Job,
-    interpreter: Option<String>,
+    pub(super) interpreters: Interpreters,
     measurement: Measurement,
-    channel: Channel,
+    pub(super) channel: Channel,
     /// To what runs around the guest program, where that has a channel of its own.
     outer: Option<Channel>,
     channel_inode: u64,
     ready: Ready,
-    doors: Vec<(Door, OwnedFd)>,
-    life: Life,
+    pub(super) doors: Vec<(Door, OwnedFd)>,
+    pub(super) life: Life,
+}
+
+/// The programs that run snippets and cells: absolute in the guest.
+#[derive(Debug, Clone)]
+pub(in crate::provider) struct Interpreters {
+    node: Option<String>,
+    python: Option<String>,
+}
+
+impl Interpreters {
+    pub(in crate::provider) fn of(node: Option<&Path>, python: Option<&Path>) -> Self {
+        let text = |path: &Path| path.display().to_string();
+        Self { node: node.map(text), python: python.map(text) }
+    }
+
+    /// Empty where there is none; whoever asks for it is refused before.
+    fn program(&self, language: Language) -> String {
+        let program = match language {
+            Language::JavaScript => &self.node,
+            Language::Python => &self.python,
+        };
+        program.clone().unwrap_or_default()
+    }
 }
 
 /// Holds the run's life: dropping it kills everything inside.
-struct Life {
-    pid: i32,
+pub(super) struct Life {
+    pub(super) pid: i32,
     pidfd: OwnedFd,
-    group: Option<Group>,
+    pub(super) group: Option<Group>,
     gone: Option<oneshot::Receiver<Usage>>,
     /// Keeps the launcher, and so the run, alive.
     _link: Arc<Link>,
@@ -87,7 +113,7 @@ impl NativeSandbox {
         link: Arc<Link>,
         boundary: Boundary,
         job: Job,
-        interpreter: Option<String>,
+        interpreters: Interpreters,
         measurement: Measurement,
     ) -> Result<Self, CreateError> {
         let step = |step: &str| {
@@ -105,7 +131,7 @@ impl NativeSandbox {
         let mut sandbox = Self {
             boundary,
             job,
-            interpreter,
+            interpreters,
             measurement,
             channel,
             outer: None,
@@ -175,15 +201,22 @@ impl NativeSandbox {
         }
     }
 
-    fn evidence(&self) -> Result<Evidence, CreateError> {
+    /// Measures. `interpreters`: how many of them wait for a session's next cell.
+    pub(super) fn measured(&self, interpreters: usize) -> io::Result<Evidence> {
         let expected = Expected {
             boundary: &self.boundary,
             pid: self.life.pid,
             group: self.life.group.as_ref(),
             channel_inode: self.channel_inode,
             inside: &self.ready.facts,
+            interpreters,
         };
-        let evidence = (self.measurement)(&expected)
+        (self.measurement)(&expected)
+    }
+
+    fn evidence(&self) -> Result<Evidence, CreateError> {
+        let evidence = self
+            .measured(0)
             .map_err(|source| CreateError::Step { step: "measure the boundary".into(), source })?;
         let missing: Vec<String> = evidence
             .facts
@@ -204,51 +237,65 @@ impl NativeSandbox {
         })
     }
 
-    fn spec(&self, output: OutputMode) -> JobSpec {
+    fn spec(&self, job: &Job, output: OutputMode) -> JobSpec {
         let user = if self.boundary.guest_ids().0 == 0 { "root" } else { "user" };
         let with_ca = !self.boundary.ca_pem.is_empty();
         JobSpec {
-            program: match &self.job.payload {
-                Payload::JavaScript { code } => Program::Script {
-                    interpreter: vec![self.interpreter.clone().unwrap_or_default(), "-".into()],
-                    code: code.clone(),
-                },
-                Payload::Steps { steps } => Program::Steps { steps: steps.clone() },
-                Payload::Command { argv } => Program::Command { argv: argv.clone() },
-            },
-            environment: environment::environment(user, with_ca, &self.job.environment),
-            artifacts: self.job.artifacts.clone(),
-            timeout_ms: u64::try_from(self.job.timeout.as_millis()).unwrap_or(u64::MAX),
+            program: self.program(&job.payload),
+            environment: environment::environment(user, with_ca, &job.environment),
+            artifacts: job.artifacts.clone(),
+            timeout_ms: u64::try_from(job.timeout.as_millis()).unwrap_or(u64::MAX),
             output,
-            artifact_limit: self.job.artifact_limit as u64,
+            artifact_limit: job.artifact_limit as u64,
         }
     }
 
-    async fn send_job(&mut self, output: OutputMode) -> io::Result<()> {
-        let spec = serde_json::to_vec(&self.spec(output))?;
+    fn program(&self, payload: &Payload) -> Program {
+        match payload {
+            Payload::JavaScript { code } => Program::Script {
+                interpreter: vec![self.interpreters.program(Language::JavaScript), "-".into()],
+                code: code.clone(),
+            },
+            Payload::Steps { steps } => Program::Steps { steps: steps.clone() },
+            Payload::Command { argv } => Program::Command { argv: argv.clone() },
+            Payload::Session => Program::Steps { steps: Vec::new() },
+            Payload::Cell { language, code } => Program::Cell {
+                language: *language,
+                interpreter: self.interpreters.program(*language),
+                code: code.clone(),
+            },
+        }
+    }
+
+    pub(super) async fn send_job(&mut self, job: Job, output: OutputMode) -> io::Result<()> {
+        let spec = serde_json::to_vec(&self.spec(&job, output))?;
         self.channel.send(Kind::Job, &spec).await?;
-        for file in std::mem::take(&mut self.job.files) {
+        for file in job.files {
             self.channel.send(Kind::File, &encode_file(&file.path, &file.content)?).await?;
         }
         self.channel.send(Kind::Go, &[]).await
     }
 
+    /// Collects what is reported, to the end of the report.
+    pub(super) async fn hear(&mut self, collector: &mut Collector) -> io::Result<Report> {
+        loop {
+            let (kind, body) = self.channel.receive().await?;
+            if let Some(report) = take(collector, kind, &body)? {
+                return Ok(report);
+            }
+        }
+    }
+
     /// Runs the job to the end of its report, its end by force, or the loss of the sandbox.
     async fn run(mut self, sink: Arc<dyn OutputSink>) -> Result<Outcome, RunFailure> {
         let lost = |error: io::Error| RunFailure::Lost(error.to_string());
-        let commands = commands(&self.job.payload);
-        let limit = self.job.output_limit;
-        let output = if sink.wants_all() { OutputMode::All } else { OutputMode::Keep(limit as u64) };
-        let mut collector = Collector::new(commands, limit, sink);
-        let end = Instant::now() + self.job.timeout + DEADLINE_GRACE;
+        let job = self.job.clone();
+        let output = output_mode(&job, sink.as_ref());
+        let mut collector = Collector::new(commands(&job.payload), job.output_limit, sink);
+        let end = Instant::now() + job.timeout + DEADLINE_GRACE;
         let conversation = async {
-            self.send_job(output).await?;
-            loop {
-                let (kind, body) = self.channel.receive().await?;
-                if let Some(report) = take(&mut collector, kind, &body)? {
-                    return Ok::<Report, io::Error>(report);
-                }
-            }
+            self.send_job(job, output).await?;
+            self.hear(&mut collector).await
         };
         let mut answer = tokio::time::timeout_at(end.into(), conversation).await;
         if let Ok(Err(error)) = answer {
@@ -270,8 +317,15 @@ impl NativeSandbox {
 }
 
 impl Life {
+    /// Whether the first process, and with it everything inside, is dead.
+    pub(super) fn is_over(&self) -> bool {
+        let mut polled = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut polled, Some(&now)), Ok(1..))
+    }
+
     /// Kills what is left and waits until nothing is.
-    async fn end(&mut self) -> Result<Usage, RunFailure> {
+    pub(super) async fn end(&mut self) -> Result<Usage, RunFailure> {
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         let stuck = || RunFailure::Lost("a killed process of the run does not end".into());
         let gone = self.pidfd.try_clone().and_then(watch_readable);
@@ -300,6 +354,17 @@ impl Sandbox for NativeSandbox {
     ) -> BoxFuture<'static, Result<Outcome, RunFailure>> {
         Box::pin(self.run(output))
     }
+
+    fn into_session(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Session>, CreateError>> {
+        Box::pin(async move {
+            let session = NativeSession::begin(*self).await?;
+            Ok(Box::new(session) as Box<dyn Session>)
+        })
+    }
+}
+
+pub(super) fn output_mode(job: &Job, sink: &dyn OutputSink) -> OutputMode {
+    if sink.wants_all() { OutputMode::All } else { OutputMode::Keep(job.output_limit as u64) }
 }
 
 /// Takes one frame of the run; the report is the last.
@@ -321,11 +386,13 @@ fn take(collector: &mut Collector, kind: Kind, body: &[u8]) -> io::Result<Option
 }
 
 /// What each step is called in the result.
-fn commands(payload: &Payload) -> Vec<String> {
+pub(super) fn commands(payload: &Payload) -> Vec<String> {
     match payload {
         Payload::JavaScript { .. } => vec!["node".into()],
         Payload::Steps { steps } => steps.clone(),
         Payload::Command { argv } => vec![argv.join(" ")],
+        Payload::Session => Vec::new(),
+        Payload::Cell { language, .. } => vec![language.word().into()],
     }
 }
 
@@ -368,6 +435,8 @@ pub(super) fn ending(reported: ReportedEnding) -> Ending {
     match reported {
         ReportedEnding::Completed => Ending::Completed,
         ReportedEnding::TimedOut => Ending::TimedOut,
-        ReportedEnding::SetupFailed => Ending::SetupFailed,
+        ReportedEnding::SetupFailed | ReportedEnding::FilesRefused | ReportedEnding::NoInterpreter => {
+            Ending::SetupFailed
+        }
     }
 }

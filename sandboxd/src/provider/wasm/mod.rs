@@ -112,6 +112,7 @@ impl Provider for WasmProvider {
             supports_javascript: true,
             supports_project: false,
             supports_grants: true,
+            supports_sessions: false,
             languages: vec!["javascript".to_owned()],
             default_timeout: limits::DEFAULT_TIMEOUT,
             max_timeout: limits::MAX_TIMEOUT,
@@ -139,6 +140,7 @@ fn code(plan: &Plan) -> Result<String, CreateError> {
         Payload::JavaScript { code } => code,
         Payload::Steps { .. } => return Err(unsupported("shell steps")),
         Payload::Command { .. } => return Err(unsupported("commands")),
+        Payload::Session | Payload::Cell { .. } => return Err(unsupported("sessions")),
     };
     if !plan.job.files.is_empty() || !plan.job.artifacts.is_empty() {
         return Err(unsupported("programs with files"));
