@@ -55,7 +55,8 @@ fn detail<M: prost::Message + Default>(reply: &Reply, name: &str) -> Option<M> {
     let body: serde_json::Value = serde_json::from_slice(&reply.body).ok()?;
     let details = body.get("details")?.as_array()?;
     let detail = details.iter().find(|detail| detail.get("type").is_some_and(|text| text == name))?;
-    let value = base64::engine::general_purpose::STANDARD_NO_PAD.decode(detail.get("value")?.as_str()?).ok()?;
+    let value =
+        base64::engine::general_purpose::STANDARD_NO_PAD.decode(detail.get("value")?.as_str()?).ok()?;
     M::decode(value.as_slice()).ok()
 }
 

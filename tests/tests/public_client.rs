@@ -21,26 +21,40 @@ struct Daemon {
     child: Child,
     address: String,
     token: Option<String>,
+    /// Of another caller.
+    other_token: Option<String>,
     folder: tempfile::TempDir,
 }
+
+/// Configured so that the caps of sessions can be reached, and rates cannot.
+const CONFIG: &str = r#"
+[sandboxd]
+listen = "127.0.0.1:0"
+providers = ["wasm", "native"]
+rate_per_minute = 0
+max_concurrent_per_caller = 8
+max_sessions = 8
+max_sessions_per_caller = 3
+max_sessions_per_owner = 2
+"#;
 
 impl Daemon {
     fn start(user: User, with_token: bool) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
         // `broker` is not set: runs without grants need none.
-        let config = "[sandboxd]\nlisten = \"127.0.0.1:0\"\nproviders = [\"wasm\", \"native\"]\n";
-        std::fs::write(folder.path().join("freeboard.toml"), config).unwrap();
-        let token = with_token.then(|| {
+        std::fs::write(folder.path().join("freeboard.toml"), CONFIG).unwrap();
+        let token = |name: &str| {
             let output = sandboxd(user, folder.path())
                 .args(["callers", "--file"])
                 .arg(folder.path().join("callers.toml"))
-                .args(["create", "tester"])
+                .args(["create", name])
                 .output()
                 .unwrap();
             assert!(output.status.success(), "{output:?}");
             String::from_utf8(output.stdout).unwrap().trim().to_owned()
-        });
+        };
+        let (mine, others) = (with_token.then(|| token("tester")), with_token.then(|| token("other")));
         let mut command = sandboxd(user, folder.path());
         command.args(["serve", "--ready-fd", "1", "--config"]).arg(folder.path().join("freeboard.toml"));
         if with_token {
@@ -53,7 +67,7 @@ impl Daemon {
         let ready = std::fs::File::create(folder.path().join("ready")).unwrap();
         ready.set_permissions(std::fs::Permissions::from_mode(0o666)).unwrap();
         let child = command.stdout(ready).stderr(log).spawn().unwrap();
-        let mut daemon = Self { child, address: String::new(), token, folder };
+        let mut daemon = Self { child, address: String::new(), token: mine, other_token: others, folder };
         daemon.address = wait::until("sandboxd serves", || {
             assert!(daemon.child.try_wait().unwrap().is_none(), "sandboxd did not start: {}", daemon.log());
             let line = std::fs::read_to_string(daemon.folder.path().join("ready")).unwrap();
@@ -68,11 +82,17 @@ impl Daemon {
 
     /// The client's own account of every check of the script.
     fn smoke(&self) -> Option<String> {
+        self.script("../sandboxd/tests/public_client/smoke.py")
+    }
+
+    /// What a script prints that succeeds.
+    fn script(&self, name: &str) -> Option<String> {
         let venv = venv("plimsoll-client", &[CLIENT])?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sandboxd/tests/public_client/smoke.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
         let mut command = Command::new(venv.join("bin/python"));
         command.arg(script).env("PLIMSOLL_URL", format!("http://{}", self.address));
         command.env_remove("PLIMSOLL_TOKEN").envs(self.token.as_ref().map(|token| ("PLIMSOLL_TOKEN", token)));
+        command.envs(self.other_token.as_ref().map(|token| ("PLIMSOLL_OTHER_TOKEN", token)));
         let output = command.output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -130,4 +150,20 @@ fn the_public_client_works_without_tokens_where_that_is_allowed() {
 #[test]
 fn the_public_client_works_with_a_daemon_of_a_user_without_rights() {
     works(User::Nobody, true);
+}
+
+#[test]
+fn the_public_client_meets_every_refusal_and_every_limit() {
+    let mut daemon = Daemon::start(User::Own, true);
+    let Some(text) = daemon.script("tests/public_client/conformance.py") else { return };
+    assert!(text.contains("ok   conformance"), "{text}");
+    daemon.end();
+}
+
+#[test]
+fn the_public_client_notices_whatever_a_proxy_in_between_changes() {
+    let mut daemon = Daemon::start(User::Own, true);
+    let Some(text) = daemon.script("tests/public_client/tampering.py") else { return };
+    assert!(text.contains("ok   tampering"), "{text}");
+    daemon.end();
 }

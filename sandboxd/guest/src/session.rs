@@ -19,18 +19,22 @@ use crate::run::{GuestError, Surroundings, is_full, receive_files, run_steps};
 pub(crate) fn serve(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
     let mut cells = Cells::default();
     loop {
-        // Everything else is dead or stopped, so nobody inside can make use of it.
-        set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(io::Error::from)?;
         let (kind, body) = read_frame(&mut channel)?;
         // SECURITY: as for a single run, and before anything of a call is alive again.
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(io::Error::from)?;
         let report = match kind {
             // It came when the call was over.
-            Kind::Cancel => continue,
+            Kind::Cancel => {
+                set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(io::Error::from)?;
+                continue;
+            }
             Kind::Suspend => suspend(&mut cells),
             Kind::Job => call(&serde_json::from_slice(&body)?, &mut channel, surroundings, &mut cells)?,
             _ => return Err(GuestError::Protocol),
         };
+        // Before the daemon hears that the call is over: it may measure from then on. Everything else is dead or stopped, so
+        // nobody inside can make use of it.
+        set_dumpable_behavior(DumpableBehavior::Dumpable).map_err(io::Error::from)?;
         write_frame(&mut channel, Kind::Done, &serde_json::to_vec(&report)?)?;
     }
 }

@@ -212,6 +212,8 @@ fn a_cells_files_that_cannot_be_placed_refuse_it_and_touch_no_state() {
 fn a_call_that_nobody_waits_for_ends_early_and_the_session_goes_on() {
     in_session(async |mut session| {
         let session = session.as_mut();
+        // Or the first of them is given up before its interpreter is ready, which refuses it.
+        assert_eq!(said(session, python("1")).await.0, 0);
         for endless in [
             python("import time\nwhile True: time.sleep(1)"),
             shell("sleep 100"),
