@@ -13,7 +13,7 @@ use std::time::Instant;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::limits::{FLOOD_BYTES, LINE_BYTES, READ_CHUNK_BYTES, REAP_INTERVAL, START_WAIT};
-use crate::processes::{Kept, kill, reap, sweep, wake};
+use crate::processes::{Kept, kill, reap, reap_all, sweep, wake};
 use crate::protocol::{Kind, Language, OutputMode, StepReport, write_frame};
 use crate::step::{EXIT_FLOOD, EXIT_TIMED_OUT, Running, Start, spawn, wait_for_something};
 use crate::user::StepUser;
@@ -92,6 +92,9 @@ impl Cells {
     /// Runs one cell. When it returns nothing but the interpreters is alive, and they are stopped. An error means that the
     /// daemon is gone.
     pub(crate) fn run(&mut self, cell: &Cell<'_>, channel: &mut UnixStream) -> io::Result<Ran> {
+        // One that an earlier call killed may have died only after it.
+        reap_all(&mut self.kept);
+        self.forget_dead();
         let known = self.interpreters.iter().position(|interpreter| interpreter.language == cell.language);
         let (mut interpreter, started) = match known {
             Some(place) => (self.interpreters.swap_remove(place), false),

@@ -103,8 +103,8 @@ pub(crate) fn reap(main: Pid, kept: &mut Kept) -> Option<i32> {
     code
 }
 
-/// Whether no child is left at all, which for pid 1 means: no other process.
-fn reap_all(kept: &mut Kept) -> bool {
+/// Reaps what ended. Whether no child is left at all, which for pid 1 means: no other process.
+pub(crate) fn reap_all(kept: &mut Kept) -> bool {
     loop {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, _))) => kept.remove(pid),
