@@ -1,13 +1,13 @@
 //! `*.test.toml`: what people expect of their policy, checked against it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::diagnostic::{Code, Diagnostic};
-use crate::explain::{Explanation, Request, Verdict};
+use crate::explain::{Explanation, Request, RuleView, Verdict};
 use crate::source::Located;
 use crate::units::end_of_day_unix;
 use crate::{Policy, Reason, SourceFile, Tier};
@@ -109,7 +109,31 @@ impl CaseResult {
     }
 }
 
+/// Which rules the cases exercise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Coverage {
+    pub rules: usize,
+    /// Rules by which no case is allowed or denied, in the order of files and lines.
+    pub unexercised: Vec<RuleView>,
+}
+
 impl Policy {
+    /// Which rules these cases exercise: those that decide a case, and those that match it too.
+    pub fn coverage(&self, results: &[CaseResult]) -> Coverage {
+        let explanations = results.iter().map(|result| &result.explanation);
+        let exercised: HashSet<&Arc<str>> = explanations
+            .flat_map(|explanation| explanation.rule.iter().chain(&explanation.also).map(|rule| &rule.id))
+            .collect();
+        let rules = self.compiled.grants.iter().flat_map(|grant| &grant.rules);
+        let routes = rules.flat_map(|rules| rules.allow.routes.iter().chain(&rules.deny.routes));
+        let all: Vec<RuleView> = routes.map(RuleView::from).collect();
+        let rules = all.len();
+        let mut unexercised: Vec<RuleView> =
+            all.into_iter().filter(|rule| !exercised.contains(&rule.id)).collect();
+        unexercised.sort_by(|a, b| (&a.file, a.line, &a.id).cmp(&(&b.file, b.line, &b.id)));
+        Coverage { rules, unexercised }
+    }
+
     /// Runs the cases of one file. `today_unix` is now, for cases that name no day.
     ///
     /// # Errors

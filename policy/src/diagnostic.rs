@@ -279,11 +279,35 @@ codes! {
     WildcardCaller => "policy::wildcard-caller";
     /// A file of cases that cannot be read.
     BadCase => "policy::bad-case";
+    /// An allowance for something that cannot be allowed: an error, an unknown code, a definition of another file.
+    BadAllowance => "policy::bad-allowance";
+    /// An allowance for a warning that is not there.
+    UnusedAllowance => "policy::unused-allowance";
     /// Every path of an API with a credential.
     WideRule => "policy::wide-rule";
 }
 
 impl Code {
+    /// Whether a file may allow it: a warning, and not the one about allowances. The others are errors.
+    pub const fn may_be_allowed(self) -> bool {
+        matches!(
+            self,
+            Self::UnusedCredential
+                | Self::UnusedApi
+                | Self::LoopbackAddress
+                | Self::CredentialSpread
+                | Self::GrantBeyondCredential
+                | Self::CredentialBeyondGrants
+                | Self::UnknownMethod
+                | Self::ShadowedRule
+                | Self::IdleDeny
+                | Self::NothingAllowed
+                | Self::WideRule
+                | Self::WildcardCaller
+                | Self::UnusedGroup
+        )
+    }
+
     /// The stable id, for example `freeboard::policy::E0106`: the number of its page.
     pub fn id(self) -> String {
         crate::pages::Page::of(self).map_or_else(|| self.code().to_owned(), crate::pages::Page::id)

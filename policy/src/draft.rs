@@ -1,10 +1,11 @@
 //! The definitions of a policy as read, each with its places: what the checks look at and the compiler takes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::RuleId;
 use crate::condition::Terms;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Code, Diagnostic, Place};
 use crate::model::{ApiView, CredentialView, GrantView};
 use crate::origin::Origin;
 use crate::route::RouteLine;
@@ -30,6 +31,8 @@ pub(crate) struct Draft {
     /// Some file could not be read at all: what is missing may be defined there.
     pub(crate) incomplete: bool,
     pub(crate) diagnostics: Vec<Diagnostic>,
+    /// Warnings that may stay.
+    pub(crate) allowances: Vec<DraftAllowance>,
     pub(crate) routes: usize,
 }
 
@@ -74,6 +77,16 @@ pub(crate) struct DraftApi {
     pub(crate) alias: Option<At<crate::Host>>,
     pub(crate) credential: Option<At<Arc<str>>>,
     pub(crate) view: ApiView,
+}
+
+/// `[[allow_warning]]`
+#[derive(Debug)]
+pub(crate) struct DraftAllowance {
+    pub(crate) code: Code,
+    /// Lines of the definition that it is about; `None` = every line of its file.
+    pub(crate) lines: Option<HashSet<u32>>,
+    pub(crate) reason: Arc<str>,
+    pub(crate) place: Place,
 }
 
 /// `[group.NAME]`

@@ -32,6 +32,7 @@ pub mod pages;
 mod question;
 mod read;
 pub mod replay;
+pub mod risk;
 mod route;
 mod schedule;
 pub mod schema;
@@ -51,7 +52,7 @@ pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
 pub use model::{
-    ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, PlaceholderView, Policy,
+    Allowed, ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, PlaceholderView, Policy,
     SecretReference, SurfaceView, Window,
 };
 pub use question::{DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion};

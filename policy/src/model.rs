@@ -165,6 +165,16 @@ pub struct Approval {
 pub struct Loaded {
     pub policy: Policy,
     pub warnings: Vec<Diagnostic>,
+    /// Warnings that the files allow.
+    pub allowed: Vec<Allowed>,
+}
+
+/// A warning that somebody looked at.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Allowed {
+    pub warning: Diagnostic,
+    /// Why it may stay, as the file says.
+    pub reason: Arc<str>,
 }
 
 /// One origin of a run's grants as a guest sees it.
@@ -191,13 +201,15 @@ impl Policy {
         let mut draft = read::files(files);
         check::definitions(&mut draft);
         let mut diagnostics = std::mem::take(&mut draft.diagnostics);
+        let allowances = std::mem::take(&mut draft.allowances);
         let policy = Self::compile(draft);
         check::rules(&policy.compiled, &mut diagnostics);
+        let (diagnostics, allowed) = check::part(check::sorted(diagnostics), &allowances);
         let diagnostics = check::sorted(diagnostics);
         if diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error) {
             return Err(diagnostics);
         }
-        Ok(Loaded { policy, warnings: diagnostics })
+        Ok(Loaded { policy, warnings: diagnostics, allowed })
     }
 
     fn compile(draft: Draft) -> Self {

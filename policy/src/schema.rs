@@ -34,6 +34,8 @@ pub(crate) struct PolicyFile {
     /// Version of the language. Left out: 1.
     #[schemars(range(min = 1, max = 1))]
     version: Option<u32>,
+    /// Warnings of this file that somebody looked at, and why they may stay.
+    allow_warning: Option<Vec<AllowWarning>>,
     /// What grants that say nothing else have.
     defaults: Option<Defaults>,
     /// Secrets and how they are attached, by name.
@@ -44,6 +46,19 @@ pub(crate) struct PolicyFile {
     group: Option<BTreeMap<String, Group>>,
     /// Who may call what, by name.
     grant: Option<BTreeMap<String, Grant>>,
+}
+
+/// A warning that may stay. Errors cannot be allowed; an allowance that allows nothing is a warning itself.
+#[derive(Debug, JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) struct AllowWarning {
+    /// Number or words of the warning: `E0507` or `wide-rule`.
+    code: String,
+    /// The definition of this file that it is about: `grant.NAME`, `api.NAME`. Left out: every one of the file.
+    at: Option<String>,
+    /// Why it may stay, for whoever reads the file next.
+    reason: String,
 }
 
 /// Settings of every grant of the folder that does not have its own. Written once.
@@ -762,6 +777,7 @@ mod tests {
         let schema: Value = serde_json::from_str(&super::policy_file()).unwrap();
         let definition = |name: &str| &schema["definitions"][name];
         assert_eq!(fields(&schema), sorted(crate::read::FILE_FIELDS));
+        assert_eq!(fields(definition("AllowWarning")), sorted(crate::read::allowance::ALLOWANCE_FIELDS));
         assert_eq!(fields(definition("Api")), sorted(crate::read::api::API_FIELDS));
         assert_eq!(fields(definition("Placeholder")), sorted(crate::read::placeholder::PLACEHOLDER_FIELDS));
         assert_eq!(fields(definition("Trust")), sorted(crate::read::api::TRUST_FIELDS));

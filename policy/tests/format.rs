@@ -65,6 +65,13 @@ fn the_layout_is_the_documented_one() {
 }
 
 #[test]
+fn a_directive_for_editors_stays_at_the_top() {
+    let text = "#:schema ./policy.schema.json\n[api.a]\norigins = [\"https://a.test\"]\n";
+    assert_eq!(formatted(text), text);
+    assert_eq!(formatted(&format!("\n\n{text}")), text);
+}
+
+#[test]
 fn texts_are_never_touched() {
     for kept in [
         "note = '''GET    /a\n  # no comment\n'''\n",

@@ -47,6 +47,11 @@ fn example_05_explains_a_denial() {
     gives_its_expected_output("05-explain-a-denial");
 }
 
+#[test]
+fn example_06_turns_a_change_red_that_widens_a_grant() {
+    gives_its_expected_output("06-review-a-change");
+}
+
 /// The fenced blocks of a page's section, each with its language.
 fn blocks(page: &str, section: &str) -> Vec<(String, String)> {
     let after = page.split(&format!("\n## {section}\n")).nth(1).unwrap();

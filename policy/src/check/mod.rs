@@ -1,5 +1,6 @@
 //! Definitions to a policy that is valid: names, references, conflicts, dead and dangerous rules.
 
+mod allowed;
 mod ambiguous;
 mod apis;
 mod inherit;
@@ -7,6 +8,8 @@ mod names;
 mod places;
 mod reach;
 mod rules;
+
+pub(crate) use allowed::part;
 
 use crate::compiled::Compiled;
 use crate::diagnostic::{Code, Diagnostic, Severity};

@@ -249,4 +249,53 @@ api = "shop"
 routes = ["GET /orders/{int}"]
 "#,
     },
+    Page {
+        code: Code::BadAllowance,
+        number: 112,
+        why: "Only warnings can stay. What is an error would be one at each reload.",
+        example: Example::File(
+            r#"
+[[allow_warning]]
+code = "E0401"
+reason = "works on my machine"
+
+[api.shop]
+origins = ["https://shop.example"]
+
+[grant.orders]
+callers = ["bot"]
+
+[[grant.orders.allow]]
+api = "shop"
+routes = ["GET /orders/{int}"]
+"#,
+        ),
+        mend: "Remove the allowance and mend the error; or correct the code, or the name after `at`.",
+        mended: GOOD,
+    },
+    Page {
+        code: Code::UnusedAllowance,
+        number: 113,
+        why: "The warning is gone, and the next one of its kind would pass unseen.",
+        example: Example::File(
+            r#"
+[[allow_warning]]
+code = "E0508"
+at = "grant.orders"
+reason = "there was a wildcard once"
+
+[api.shop]
+origins = ["https://shop.example"]
+
+[grant.orders]
+callers = ["bot"]
+
+[[grant.orders.allow]]
+api = "shop"
+routes = ["GET /orders/{int}"]
+"#,
+        ),
+        mend: "Remove the allowance.",
+        mended: GOOD,
+    },
 ];

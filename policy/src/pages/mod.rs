@@ -167,6 +167,15 @@ mod tests {
     }
 
     #[test]
+    fn the_warnings_are_those_that_may_be_allowed() {
+        for page in Page::all() {
+            let warned = page.found().iter().all(|found| found.severity == Severity::Warning);
+            let about_allowances = page.code == Code::UnusedAllowance;
+            assert_eq!(page.code.may_be_allowed(), warned && !about_allowances, "{}", page.short());
+        }
+    }
+
+    #[test]
     fn every_example_triggers_its_diagnostic_and_no_other() {
         for page in Page::all() {
             let found = page.found();

@@ -1,5 +1,6 @@
 //! Files to definitions: TOML with places, every mistake with its place.
 
+pub(crate) mod allowance;
 pub(crate) mod api;
 pub(crate) mod condition;
 pub(crate) mod credential;
@@ -23,7 +24,8 @@ use table::{Fields, Reader};
 pub(crate) const LANGUAGE_VERSION: i64 = 1;
 
 /// Tables that a file may have.
-pub(crate) const FILE_FIELDS: &[&str] = &["version", "defaults", "credential", "api", "group", "grant"];
+pub(crate) const FILE_FIELDS: &[&str] =
+    &["version", "allow_warning", "defaults", "credential", "api", "group", "grant"];
 
 /// Reads every file. Files are taken in the order of their names, so that the order in which they come does not matter.
 pub(crate) fn files(files: &[SourceFile]) -> Draft {
@@ -79,6 +81,7 @@ fn file(source: &SourceFile, draft: &mut Draft) {
             "remove the file, or write its definitions; an empty file is what a broken write leaves behind";
         reader.push(Diagnostic::error(Code::Empty, message).at(Place::start_of(&source.name)).help(help));
     }
+    allowance::read(&mut reader, &fields, document.get_ref());
     grant::defaults(&mut reader, &fields);
     let kinds = [Kind::Credential, Kind::Api, Kind::Group, Kind::Grant];
     for (kind, key) in kinds.map(|kind| (kind, kind.word())) {

@@ -6,21 +6,22 @@ mod export;
 mod fmt;
 mod import;
 mod learn;
+mod lint;
 mod log;
 mod problems;
 mod replay;
 mod source;
+mod test;
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
 use freeboard_policy::explain::{Request, Verdict};
 use freeboard_policy::limits::INSPECT_BYTES_MAX;
 use freeboard_policy::pages::Page;
-use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, cases, render_all, schema};
-use serde_json::json;
+use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, render_all, schema};
 
 use self::source::{Source, SourceError};
 use super::{Exit, exit, terminal};
@@ -51,13 +52,7 @@ enum Verb {
     /// Say which rule decides a request, why, and what would allow it
     Explain(Explain),
     /// Run the cases of the folder's *.test.toml files
-    Test {
-        /// Folder of policy files, or one file with its cases beside it
-        #[arg(value_name = "FOLDER")]
-        folder: PathBuf,
-        #[arg(long, value_enum, default_value = "text")]
-        format: Format,
-    },
+    Test(test::Test),
     /// Lay policy files out in the one way; definitions, their order and comments stay
     Fmt(fmt::Fmt),
     /// Decide the requests of an audit log again by another policy: what would stop, and what cannot be told
@@ -69,6 +64,8 @@ enum Verb {
     ///
     /// Nothing is enabled by it: the file goes to standard output, and into the policy folder through review.
     Learn(learn::Learn),
+    /// Report what a policy opens: writes, wildcards, the reach of credentials and callers, what ends soon
+    Lint(lint::Lint),
     /// Write a policy from another description of an API
     #[command(subcommand)]
     Import(import::Import),
@@ -146,9 +143,10 @@ impl PolicyCommand {
             Verb::Check(check) => check.run(),
             Verb::Diff(diff) => diff.run(),
             Verb::Explain(explain) => explain.run(),
-            Verb::Test { folder, format } => test(&folder, format),
+            Verb::Test(test) => test.run(),
             Verb::Fmt(fmt) => fmt.run(),
             Verb::Replay(replay) => replay.run(),
+            Verb::Lint(lint) => lint.run(),
             Verb::Learn(learn) => learn.run(),
             Verb::ExplainCode { code } => explain_code(&code),
             Verb::Import(import) => import.run(),
@@ -249,56 +247,6 @@ impl Explain {
             (printed, _) => printed,
         }
     }
-}
-
-fn test(path: &Path, format: Format) -> Exit {
-    let policy = match load(&Source::Path(path.to_owned())) {
-        Ok((_, loaded)) => loaded.policy,
-        Err(why) => return unloaded(&why),
-    };
-    let case_files = match files(&Source::Path(cases_of(path)), SourceFile::is_cases) {
-        Ok(files) => files,
-        Err(why) => return unloaded(&why),
-    };
-    if case_files.is_empty() {
-        eprintln!("error: no `*.test.toml` in `{}`", path.display());
-        exit::hint(
-            "a case is `[[case]]` with `request = \"GET https://…\"` and `expect = \"allow\"` or `\"refuse\"`",
-        );
-        return Exit::Usage;
-    }
-    let (mut results, mut broken) = (Vec::new(), Vec::new());
-    for file in &case_files {
-        match policy.test(file, now_unix()) {
-            Ok(found) => results.extend(found),
-            Err(problem) => broken.push(*problem),
-        }
-    }
-    report(&results, &broken, format)
-}
-
-/// For a folder the folder; for `name.toml` the file `name.test.toml` beside it.
-fn cases_of(path: &Path) -> PathBuf {
-    if path.is_dir() { path.to_owned() } else { path.with_extension("test.toml") }
-}
-
-fn report(results: &[cases::CaseResult], broken: &[Diagnostic], format: Format) -> Exit {
-    let failed = results.iter().filter(|result| !result.passed()).count();
-    let passed = results.len() - failed;
-    let printed = match format {
-        Format::Json => {
-            let report = json!({ "passed": passed, "failed": failed, "problems": broken, "cases": results });
-            terminal::print(&report.to_string())
-        }
-        Format::Text => {
-            eprint!("{}", render_all(broken));
-            let failures: String =
-                results.iter().filter(|result| !result.passed()).map(cases::CaseResult::render).collect();
-            terminal::print(&format!("{failures}{passed} passed, {failed} failed"))
-        }
-    };
-    let bad = failed > 0 || !broken.is_empty();
-    if bad && printed == Exit::Success { Exit::Problems } else { printed }
 }
 
 /// Policy has no clock; its tools have.

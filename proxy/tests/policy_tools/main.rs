@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod explain;
 mod fmt;
 mod formats;
+mod lint;
 mod records;
 
 use std::io::Write as _;

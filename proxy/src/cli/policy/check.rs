@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use clap::Args;
-use freeboard_policy::{Diagnostic, Loaded, Policy, render_all};
+use freeboard_policy::{Allowed, Diagnostic, Loaded, Policy, render_all};
 use serde_json::json;
 
 use super::problems::{self, Format};
@@ -26,7 +26,9 @@ pub(super) struct Check {
 impl Check {
     pub(super) fn run(self) -> Exit {
         let (loaded, problems) = match load(&self.folder) {
-            Ok((files, Loaded { policy, warnings })) => (Some((files, policy)), warnings),
+            Ok((files, Loaded { policy, warnings, allowed })) => {
+                (Some(Good { files, policy, allowed }), warnings)
+            }
             Err(Unloaded::Problems(problems)) => (None, problems),
             Err(why) => return unloaded(&why),
         };
@@ -43,21 +45,33 @@ impl Check {
     }
 }
 
-fn as_json(loaded: Option<&(usize, Policy)>, problems: &[Diagnostic], failed: bool) -> String {
+/// A policy that loads.
+struct Good {
+    files: usize,
+    policy: Policy,
+    allowed: Vec<Allowed>,
+}
+
+fn as_json(loaded: Option<&Good>, problems: &[Diagnostic], failed: bool) -> String {
     let mut report = json!({ "ok": !failed, "problems": problems });
-    if let (Some((files, policy)), Some(fields)) = (loaded, report.as_object_mut()) {
-        fields.insert("digest".to_owned(), json!(policy.digest()));
-        fields.insert("files".to_owned(), json!(files));
+    if let (Some(good), Some(fields)) = (loaded, report.as_object_mut()) {
+        fields.insert("digest".to_owned(), json!(good.policy.digest()));
+        fields.insert("files".to_owned(), json!(good.files));
+        fields.insert("allowed".to_owned(), json!(good.allowed));
     }
     report.to_string()
 }
 
-fn text(loaded: Option<&(usize, Policy)>, problems: Vec<Diagnostic>, failed: bool) -> Exit {
-    let Some((files, policy)) = loaded else { return unloaded(&Unloaded::Problems(problems)) };
+fn text(loaded: Option<&Good>, problems: Vec<Diagnostic>, failed: bool) -> Exit {
+    let Some(good) = loaded else { return unloaded(&Unloaded::Problems(problems)) };
     eprint!("{}", render_all(&problems));
-    let counts = [plural(*files, "file"), plural(policy.grants().count(), "grant"), count(&problems)];
+    let mut counts =
+        vec![plural(good.files, "file"), plural(good.policy.grants().count(), "grant"), count(&problems)];
+    if !good.allowed.is_empty() {
+        counts.push(format!("{} allowed", good.allowed.len()));
+    }
     let verdict = if failed { "refused" } else { "ok" };
-    terminal::print(&format!("{verdict}: {}\ndigest {}", counts.join(", "), policy.digest()))
+    terminal::print(&format!("{verdict}: {}\ndigest {}", counts.join(", "), good.policy.digest()))
 }
 
 /// What stands before the names of the files, seen from where the command was started.
