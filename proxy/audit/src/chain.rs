@@ -98,6 +98,13 @@ pub(crate) struct Record<'a> {
     #[serde(flatten)]
     event: &'a Event,
     #[serde(flatten)]
+    owner: Owner<'a>,
+}
+
+/// The end of each line. INVARIANT: nothing comes after it, so that it can be encoded by itself.
+#[derive(Debug, Default, Serialize, JsonSchema)]
+struct Owner<'a> {
+    #[serde(flatten)]
     run: Option<&'a RunIdentity>,
     #[serde(flatten)]
     policy: Option<&'a PolicyIdentity>,
@@ -109,22 +116,17 @@ pub(crate) struct Record<'a> {
 pub struct EncodeError(#[from] serde_json::Error);
 
 /// The end of the chain: what the next record must name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub struct Chain {
     seq: u64,
     head: Digest,
-}
-
-impl Default for Chain {
-    fn default() -> Self {
-        Self { seq: 0, head: Digest::ZERO }
-    }
+    ending: Ending,
 }
 
 impl Chain {
     /// Continues after record `seq`, whose line hashes to `head`.
-    pub const fn after(seq: u64, head: Digest) -> Self {
-        Self { seq, head }
+    pub fn after(seq: u64, head: Digest) -> Self {
+        Self { seq, head, ending: Ending::default() }
     }
 
     /// Number of the last record; 0 = none yet.
@@ -145,23 +147,68 @@ impl Chain {
         out: &mut Vec<u8>,
     ) -> Result<u64, EncodeError> {
         let start = out.len();
-        let time = rfc3339_ms(time_unix_ms);
-        let record = Record {
-            seq: self.seq + 1,
-            prev: self.head,
-            time: &time,
-            event: &entry.event,
-            run: entry.run.as_deref(),
-            policy: entry.policy.as_deref(),
-        };
-        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Ascii::default());
-        if let Err(error) = record.serialize(&mut serializer) {
+        if let Err(error) = self.line(time_unix_ms, entry, out) {
             out.truncate(start);
-            return Err(error.into());
+            return Err(error);
         }
         self.head = Digest::of(out.get(start..).unwrap_or_default());
         self.seq += 1;
         out.push(b'\n');
         Ok(self.seq)
     }
+
+    fn line(&mut self, time_unix_ms: u64, entry: &Entry, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let time = rfc3339_ms(time_unix_ms);
+        let (seq, prev, event) = (self.seq + 1, self.head, &entry.event);
+        encode(&Record { seq, prev, time: &time, event, owner: Owner::default() }, out)?;
+        let ending = self.ending.of(entry)?;
+        // The brace that ended the object comes again with the ending.
+        out.pop();
+        out.extend_from_slice(ending);
+        Ok(())
+    }
+}
+
+/// Who and under which policy, as it ends a line. Most records in a row are of one run: they are encoded once.
+#[derive(Debug, Default)]
+struct Ending {
+    run: Option<Arc<RunIdentity>>,
+    policy: Option<Arc<PolicyIdentity>>,
+    /// From the comma on, or only the brace. Empty until the first record.
+    text: Vec<u8>,
+}
+
+impl Ending {
+    fn of(&mut self, entry: &Entry) -> Result<&[u8], EncodeError> {
+        let same =
+            same(self.run.as_ref(), entry.run.as_ref()) && same(self.policy.as_ref(), entry.policy.as_ref());
+        if self.text.is_empty() || !same {
+            // Empty if this fails, and so not taken for another's.
+            let mut text = std::mem::take(&mut self.text);
+            text.clear();
+            encode(&Owner { run: entry.run.as_deref(), policy: entry.policy.as_deref() }, &mut text)?;
+            match text.as_mut_slice() {
+                [b'{', b'}'] => drop(text.remove(0)),
+                [first, ..] => *first = b',',
+                [] => {}
+            }
+            self.text = text;
+            (self.run, self.policy) = (entry.run.clone(), entry.policy.clone());
+        }
+        Ok(&self.text)
+    }
+}
+
+/// The very same, not an equal one: held here, so that its place is no other's.
+fn same<T>(kept: Option<&Arc<T>>, given: Option<&Arc<T>>) -> bool {
+    match (kept, given) {
+        (Some(kept), Some(given)) => Arc::ptr_eq(kept, given),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn encode(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(out, Ascii::default()))?;
+    Ok(())
 }

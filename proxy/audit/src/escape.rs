@@ -54,7 +54,9 @@ impl Formatter for Ascii {
 
     fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
         let plain = |byte: &u8| (0x20..0x7f).contains(byte);
-        if fragment.as_bytes().iter().all(plain) && self.written + fragment.len() <= MAX_FIELD_BYTES {
+        // All bytes, without a way out at the first that is not plain: sixteen at a time.
+        let all_plain = fragment.as_bytes().iter().fold(true, |all, byte| all & plain(byte));
+        if all_plain && self.written + fragment.len() <= MAX_FIELD_BYTES {
             return self.put(writer, fragment.as_bytes());
         }
         for character in fragment.chars() {

@@ -59,6 +59,35 @@ fn log(count: u64) -> (Vec<u8>, Chain) {
     (out, chain)
 }
 
+#[test]
+fn every_line_ends_with_its_own_run_and_policy() {
+    let (mut chain, mut out) = (Chain::default(), Vec::new());
+    let run = |name: &str| {
+        Some(Arc::new(RunIdentity {
+            run: name.into(),
+            caller: None,
+            tier: None,
+            provider: None,
+            trace_id: None,
+        }))
+    };
+    let policy = |digest: &str| Some(Arc::new(PolicyIdentity { digest: digest.into(), commit: None }));
+    let (a, b, p, q) = (run("a"), run("b"), policy("p"), policy("q"));
+    let owners = [(&a, &p), (&a, &p), (&b, &p), (&b, &q), (&None, &q), (&None, &None), (&a, &None), (&a, &p)];
+    for (run, policy) in owners {
+        let entry = Entry { run: run.clone(), policy: policy.clone(), event: entry("/").event };
+        chain.append(0, &entry, &mut out).unwrap();
+    }
+    let text = String::from_utf8(out).unwrap();
+    for (line, (run, policy)) in text.lines().zip(owners) {
+        let record: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(record["path"], "/");
+        assert_eq!(record["run"].as_str(), run.as_ref().map(|run| &*run.run), "{line}");
+        assert_eq!(record["policy"].as_str(), policy.as_ref().map(|policy| &*policy.digest), "{line}");
+    }
+    verify(text.as_bytes()).unwrap();
+}
+
 fn verify(bytes: &[u8]) -> Result<freeboard_audit::Report, freeboard_audit::Fault> {
     verify_with(Verifier::new(), bytes)
 }
