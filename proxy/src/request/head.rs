@@ -247,6 +247,9 @@ impl Builder {
         let place = match (&form, host) {
             // RFC 9113 8.3.1: an authority without Host is fine, two that differ are not.
             (Form::Absolute { place, .. }, None) if self.version == Version::Http2 => place.clone(),
+            // Python's HTTP client before 3.12, and so pip and requests, asks a proxy this way. The target alone says where to,
+            // so there is nothing that could disagree; RFC 9112 3.2 demands Host of HTTP/1.1 only.
+            (Form::Authority(place), None) if self.version == Version::Http10 => place.clone(),
             (_, None) => return Err(Stop::malformed("no Host field")),
             (Form::Origin, Some(host)) => host,
             (Form::Absolute { https, place }, Some(host)) => {

@@ -166,10 +166,19 @@ fn a19_a22_a23_refuses_anything_but_one_host() {
         "GET https://pub.test/ HTTP/1.1\n\n",
         "GET https://api.test@evil.test/ HTTP/1.1\nHost: evil.test\n\n",
         "CONNECT pub.test:443 HTTP/1.1\nHost: api.test:443\n\n",
+        "CONNECT pub.test:443 HTTP/1.0\nHost: api.test:443\n\n",
+        "CONNECT pub.test:443 HTTP/1.1\n\n",
+        "GET https://pub.test/ HTTP/1.0\n\n",
     ] {
         assert_eq!(refused(head), Reason::Malformed, "{head:?}");
     }
     assert!(taken("GET https://Pub.Test:443 HTTP/1.1\nHost: pub.test\n\n").target.is_some());
+}
+
+#[test]
+fn takes_the_connect_of_pythons_older_clients() {
+    let head = taken("CONNECT pub.test:443 HTTP/1.0\nProxy-Authorization: Basic eA==\n\n");
+    assert_eq!((head.place.port, &*head.method), (Some(443), "CONNECT"));
 }
 
 #[test]
