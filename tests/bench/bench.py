@@ -16,16 +16,23 @@ import random
 import shutil
 import signal
 import socket
-import ssl
 import statistics
 import subprocess
 import sys
 import time
 
+import freeboard_lab
+import goals
+from goals import added, ratio
+
 TICK = os.sysconf("SC_CLK_TCK")
 TOKEN = "bench-token-0123456789abcdef"
 SMALL, BIG = "/small", "/big"
 HOST = "up.test"
+# Host names that nobody asked for before.
+COLD_HOSTS = 40
+# First requests of Python's client per tool and round: 2,000 in three rounds.
+FIRST_REQUESTS = 667
 
 
 def sh(*command, **options):
@@ -66,6 +73,19 @@ def resident_kib(pid):
         except OSError:
             pass
     return total
+
+
+def memory_mib(pid):
+    """Proportional share of everything resident, code included, of the whole process tree."""
+    total = 0
+    for one in descendants(pid):
+        try:
+            for line in pathlib.Path(f"/proc/{one}/smaps_rollup").read_text().splitlines():
+                if line.startswith("Pss:"):
+                    total += int(line.split()[1])
+        except OSError:
+            pass
+    return total / 1024
 
 
 class Lab:
@@ -155,17 +175,31 @@ def wait_port(port, seconds=30):
     sys.exit(f"nothing listens on port {port}")
 
 
-class Direct:
-    name, ca, h2 = "direct", "upca.pem", True
-    connect, via, authorization = "127.0.0.1:443", False, None
+class Tool:
+    # Whether it can be measured like the others, beside what every tool is.
+    h2, via, authorization = True, False, None
+    # What starts the load: nothing, or a way into the network namespace where the tool is reached.
+    enter = []
+
+    def address(self, host):
+        """Where a client connects to for this host."""
+        return self.connect
+
+    def stop(self, process):
+        stop(process)
+
+
+class Direct(Tool):
+    name, ca = "direct", "upca.pem"
+    connect = "127.0.0.1:443"
 
     def start(self, lab):
         return None
 
 
-class Nginx:
-    name, ca, h2 = "nginx", "mitm.pem", True
-    connect, via, authorization = "127.0.0.1:8444", False, None
+class Nginx(Tool):
+    name, ca = "nginx", "mitm.pem"
+    connect = "127.0.0.1:8444"
 
     def start(self, lab):
         at = lab.folder
@@ -178,9 +212,9 @@ class Nginx:
       proxy_ssl_server_name on; proxy_ssl_name {HOST}; proxy_ssl_protocols TLSv1.3; proxy_buffering on; proxy_max_temp_file_size 0; }} }}"""), 0)
 
 
-class Squid:
+class Squid(Tool):
     name, ca, h2 = "squid ssl-bump", "mitm.pem", False
-    connect, via, authorization = "127.0.0.1:3228", True, None
+    connect, via = "127.0.0.1:3228", True
 
     def start(self, lab):
         at = lab.folder
@@ -207,9 +241,9 @@ coredump_dir /
         return spawn(["squid", "-N", "-f", at / "bump.conf"], 0)
 
 
-class Mitmproxy:
-    name, ca, h2 = "mitmproxy", "mitm.pem", True
-    connect, via, authorization = "127.0.0.1:8180", True, None
+class Mitmproxy(Tool):
+    name, ca = "mitmproxy", "mitm.pem"
+    connect, via = "127.0.0.1:8180", True
 
     def start(self, lab):
         at = lab.folder
@@ -220,17 +254,46 @@ class Mitmproxy:
                       "--set", f"confdir={at}/mitmconf", "--set", f"ssl_verify_upstream_trusted_ca={at}/upca.pem", "-s", at / "addon.py"], 0)
 
 
-class Freeboard:
+class Freeboard(Tool):
     """The broker with policy, injection and audit on, through its explicit door."""
-    name, ca, h2 = "freeboard", "freeboard-ca.pem", True
+    name, ca = "freeboard", "freeboard-ca.pem"
     connect, via = "127.0.0.1:3128", True
     grants = 1
 
     def start(self, lab):
-        import freeboard_lab
-        command, self.authorization = freeboard_lab.prepare(lab, TOKEN, HOST, self.grants)
-        environment = dict(os.environ, FREEBOARD_BENCH_TOKEN=TOKEN)
-        return spawn(command, 0, env=environment, log=open(lab.folder / "freeboard.log", "ab"))
+        self.prepare(lab)
+        return spawn(self.command, 0, env=self.environment, log=open(lab.folder / "freeboard.log", "ab"))
+
+    def prepare(self, lab):
+        self.command, self.control, self.authorization = freeboard_lab.prepare(lab, TOKEN, HOST, self.grants)
+        self.environment = dict(os.environ, FREEBOARD_BENCH_TOKEN=TOKEN)
+
+
+class FreeboardTransparent(Freeboard):
+    """The same through a run's gate: the client knows of no proxy, it resolves the name and connects."""
+    name, via = "freeboard, transparent", False
+
+    def start(self, lab):
+        process = super().start(lab)
+        self.authorization = None
+        wait_port(3128)
+        names = [HOST, *(f"h{place}.{HOST}" for place in range(COLD_HOSTS))]
+        command = ["unshare", "-n", lab.binaries / "freeboard-gate", self.control, "bench", "bench", *names]
+        self.gate = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        line = self.gate.stdout.readline()
+        if not line:
+            sys.exit("the gate was not opened")
+        self.addresses = json.loads(line)
+        self.enter = ["nsenter", f"--net=/proc/{self.gate.pid}/ns/net"]
+        return process
+
+    def address(self, host):
+        return f"{self.addresses[host]}:443"
+
+    def stop(self, process):
+        self.gate.stdin.close()
+        self.gate.wait(10)
+        stop(process)
 
 
 class FreeboardWide(Freeboard):
@@ -238,15 +301,21 @@ class FreeboardWide(Freeboard):
     name, grants = "freeboard, 10,000 grants", 10_000
 
 
-def load(lab, tool, mode, path=SMALL, cpu=1, seconds=2.0, host=HOST, **more):
-    command = [lab.binaries / "freeboard-load", "--mode", mode, "--connect", tool.connect, "--host", host, "--path", path,
-               "--ca", lab.folder / tool.ca, "--seconds", str(seconds)]
+def client(lab, tool, mode, host=HOST, path=SMALL, **more):
+    """The command of a load."""
+    command = [*tool.enter, lab.binaries / "freeboard-load", "--mode", mode, "--connect", tool.address(host), "--host", host,
+               "--path", path, "--ca", lab.folder / tool.ca]
     if tool.via:
         command += ["--via", f"{host}:443"]
     if tool.authorization:
         command += ["--proxy-authorization", tool.authorization]
     for flag, value in more.items():
         command += [f"--{flag}", str(value)]
+    return command
+
+
+def load(lab, tool, mode, cpu=1, seconds=2.0, **more):
+    command = client(lab, tool, mode, seconds=seconds, **more)
     out = subprocess.run(pinned(cpu, command), check=True, capture_output=True, text=True).stdout
     return json.loads(out)
 
@@ -263,41 +332,61 @@ def measured(lab, tool, process, mode, **options):
     return row
 
 
-def idle_kib(lab, tool, process, connections=1000):
+def idle(lab, tool, process, connections=1000):
+    """What connections cost on which nothing moves: KiB of private memory each, and processor time of all."""
     before = resident_kib(process.pid)
-    command = [lab.binaries / "freeboard-load", "--mode", "idle", "--connect", tool.connect, "--host", HOST, "--path", SMALL,
-               "--ca", lab.folder / tool.ca, "--connections", str(connections)]
-    command += ["--via", f"{HOST}:443"] if tool.via else []
-    command += ["--proxy-authorization", tool.authorization] if tool.authorization else []
+    command = client(lab, tool, "idle", connections=connections)
     holder = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    line = holder.stdout.readline()
-    if not line:
-        return None
+    if not holder.stdout.readline():
+        return {}
     time.sleep(1.0)
-    after = resident_kib(process.pid)
+    after, busy = resident_kib(process.pid), cpu_seconds(process.pid)
+    time.sleep(1.0)
+    row = {"kib": (after - before) / connections, "cpu_percent": (cpu_seconds(process.pid) - busy) * 100}
     holder.stdin.close()
     holder.wait(30)
-    return (after - before) / connections
+    return row
 
 
-def same_core(lab, tool, process, seconds):
-    """One connection, tool, upstream and load on one CPU."""
-    if process:
-        move(process.pid, 1)
+def moved(lab, tool, process, cpus, seconds):
+    """One connection; tool, upstream and load on these CPUs."""
+    for one in filter(None, (process, lab.up)):
+        move(one.pid, cpus)
     try:
-        return measured(lab, tool, process, "keepalive", seconds=seconds, connections=1)
+        return measured(lab, tool, process, "keepalive", cpu=cpus, seconds=seconds, connections=1)
     finally:
+        move(lab.up.pid, 1)
         if process:
             move(process.pid, 0)
 
 
-def cold_hosts(lab, tool, count=40):
-    """First request to a new host name (leaf minted, new upstream connection), microseconds at the median."""
-    times = []
-    for place in range(count):
-        row = load(lab, tool, "fresh", seconds=0.001, host=f"h{place}.{HOST}", connections=1)
-        times.append(row["p50_us"])
-    return statistics.median(times)
+def new_hosts(lab, tool):
+    """First request on a new connection to a known and to a new host name (leaf minted, new upstream connection), medians."""
+    def median(host):
+        rows = [load(lab, tool, "fresh", seconds=0.001, host=host(place), connections=1) for place in range(COLD_HOSTS)]
+        return statistics.median(row["p50_us"] for row in rows)
+    new = median(lambda place: f"h{place}.{HOST}")
+    return {"new_us": new, "known_us": median(lambda _: HOST)}
+
+
+def first(lab, tool, count):
+    """First requests of Python's own client on new connections."""
+    script = pathlib.Path(__file__).with_name("first.py")
+    command = [*tool.enter, sys.executable, "-I", script, count, tool.address(HOST), HOST, SMALL, lab.folder / tool.ca]
+    if tool.via:
+        command.append(tool.authorization or "none")
+    return json.loads(subprocess.run(pinned(1, command), check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def first_answers(lab, tool, times=15):
+    """From the start of the process to the open port, and to the first answer: medians, milliseconds."""
+    tool.prepare(lab)
+    rows = []
+    for _ in range(times):
+        command = [*client(lab, tool, "start"), "--", *tool.command]
+        out = subprocess.run(pinned("0,1", command), check=True, capture_output=True, text=True, env=tool.environment).stdout
+        rows.append(json.loads(out))
+    return {name: statistics.median(row[name] for row in rows) / 1000 for name in ("port_us", "answer_us")}
 
 
 def one_round(lab, tools, seconds):
@@ -310,19 +399,25 @@ def one_round(lab, tools, seconds):
             if process:
                 wait_port(int(tool.connect.split(":")[1]))
                 row["start_ms"] = (time.monotonic() - started) * 1000
+                time.sleep(0.2)
+                row["memory_mib"] = {"started": memory_mib(process.pid)}
             load(lab, tool, "keepalive", seconds=0.2, connections=2)
             row["keepalive"] = measured(lab, tool, process, "keepalive", seconds=seconds, connections=16)
-            row["path"] = same_core(lab, tool, process, seconds)
+            if process:
+                row["memory_mib"]["keepalive"] = memory_mib(process.pid)
+            row["path"] = moved(lab, tool, process, "1", seconds)
+            row["unpinned"] = moved(lab, tool, process, "0,1", seconds)
             row["rate"] = measured(lab, tool, process, "rate", seconds=seconds, connections=4, rate=400)
             row["fresh"] = measured(lab, tool, process, "fresh", seconds=seconds, connections=8)
             row["body"] = measured(lab, tool, process, "keepalive", path=BIG, seconds=seconds, connections=1)
             if tool.h2:
                 row["h2"] = measured(lab, tool, process, "h2", seconds=seconds, connections=4, streams=8)
-            row["cold_us"] = cold_hosts(lab, tool)
+            row["hosts"] = new_hosts(lab, tool)
+            row["first"] = first(lab, tool, FIRST_REQUESTS)
             if process:
-                row["idle_kib"] = idle_kib(lab, tool, process)
+                row["idle"] = idle(lab, tool, process)
         finally:
-            stop(process)
+            tool.stop(process)
     return rows
 
 
@@ -373,11 +468,15 @@ def report(rounds, tools, start_figures):
     columns = [
         ("keep-alive rps", ("keepalive", "rps"), 0), ("CPU µs/req", ("keepalive", "cpu_us"), 1),
         ("p50 µs, c=1", ("path", "p50_us"), 0), ("p99 µs, c=1", ("path", "p99_us"), 0),
+        ("p50 µs, c=1, two CPUs", ("unpinned", "p50_us"), 0),
         ("p50 µs at 400/s", ("rate", "p50_us"), 0), ("p99 µs at 400/s", ("rate", "p99_us"), 0),
         ("new conn/s", ("fresh", "rps"), 0), ("CPU µs/conn", ("fresh", "cpu_us"), 0),
         ("10 MiB MB/s", ("body", "mb_per_s"), 0), ("CPU ms/10 MiB", ("body", "cpu_us"), 1),
         ("h2 rps", ("h2", "rps"), 0), ("h2 CPU µs/req", ("h2", "cpu_us"), 1),
-        ("new host µs", ("cold_us",), 0), ("KiB/idle conn", ("idle_kib",), 1), ("start ms", ("start_ms",), 1),
+        ("new host µs", ("hosts", "new_us"), 0), ("known host µs", ("hosts", "known_us"), 0),
+        ("Python's first p50 µs", ("first", "p50_us"), 0), ("p99 µs", ("first", "p99_us"), 0),
+        ("KiB/idle conn", ("idle", "kib"), 1), ("MiB started", ("memory_mib", "started"), 1),
+        ("MiB loaded", ("memory_mib", "keepalive"), 1), ("start ms", ("start_ms",), 1),
     ]
     print("| tool | " + " | ".join(name for name, _, _ in columns) + " |")
     print("|---|" + "---|" * len(columns))
@@ -390,8 +489,8 @@ def report(rounds, tools, start_figures):
             cells.append(cell(value, digits))
         print(f"| {tool.name} | " + " | ".join(cells) + " |")
     print("\nRatios in the same round, median (broker ÷ tool; below 1 is less CPU):\n")
-    print("| against | keep-alive CPU | new connection CPU | 10 MiB CPU | h2 CPU | added p50, c=1 | added p99, c=1 | added p50, 400/s |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| against | keep-alive CPU | new connection CPU | 10 MiB CPU | h2 CPU | added p50, c=1 | added p99, c=1 | added p50, two CPUs | added p50, 400/s |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for tool in tools:
         if tool.name in ("direct", "freeboard"):
             continue
@@ -399,8 +498,8 @@ def report(rounds, tools, start_figures):
         for path in (("keepalive", "cpu_us"), ("fresh", "cpu_us"), ("body", "cpu_us"), ("h2", "cpu_us")):
             ratios = [ratio(one, "freeboard", tool.name, path) for one in rounds]
             cells.append(cell(statistics.median(kept), 2) if (kept := [r for r in ratios if r]) else "–")
-        for test, key in (("path", "p50_us"), ("path", "p99_us"), ("rate", "p50_us")):
-            kept = [r for one in rounds if (r := added(one, tool.name, test, key))]
+        for test, key in (("path", "p50_us"), ("path", "p99_us"), ("unpinned", "p50_us"), ("rate", "p50_us")):
+            kept = [r for one in rounds if (r := added(one, "freeboard", tool.name, test, key))]
             cells.append(cell(statistics.median(kept), 2) if kept else "–")
         print(f"| {tool.name} | " + " | ".join(cells) + " |")
     if start_figures:
@@ -409,34 +508,17 @@ def report(rounds, tools, start_figures):
             print(f"| `{name}` | {row['p50_ms']:.1f} | {row['min_ms']:.1f} |")
 
 
-def dig(row, path):
-    for key in path:
-        row = row.get(key) if isinstance(row, dict) else None
-    return row
-
-
-def ratio(one, ours, theirs, path):
-    a, b = dig(one.get(ours, {}), path), dig(one.get(theirs, {}), path)
-    return a / b if a and b else None
-
-
-def added(one, theirs, test, key):
-    direct, a, b = (dig(one.get(name, {}), (test, key)) for name in ("direct", "freeboard", theirs))
-    if not (direct and a and b) or b <= direct:
-        return None
-    return (a - direct) / (b - direct)
-
-
 def main():
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--binaries", type=pathlib.Path, required=True)
     arguments.add_argument("--folder", type=pathlib.Path, required=True)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--seconds", type=float, default=2.0)
-    arguments.add_argument("--tools", default="direct,freeboard,nginx,squid,mitmproxy")
+    arguments.add_argument("--tools", default="direct,freeboard,freeboard-transparent,nginx,squid,mitmproxy")
     arguments.add_argument("--json", type=pathlib.Path)
     options = arguments.parse_args()
-    known = {"direct": Direct, "freeboard": Freeboard, "freeboard-wide": FreeboardWide, "nginx": Nginx, "squid": Squid, "mitmproxy": Mitmproxy}
+    known = {"direct": Direct, "freeboard": Freeboard, "freeboard-transparent": FreeboardTransparent, "freeboard-wide": FreeboardWide,
+             "nginx": Nginx, "squid": Squid, "mitmproxy": Mitmproxy}
     tools = [known[name]() for name in options.tools.split(",")]
     lab = Lab(options.folder, options.binaries)
     rounds = []
@@ -444,12 +526,14 @@ def main():
         for place in range(options.rounds):
             print(f"round {place + 1} of {options.rounds}", file=sys.stderr)
             rounds.append(one_round(lab, tools, options.seconds))
+        answers = first_answers(lab, Freeboard()) if any(tool.name == "freeboard" for tool in tools) else None
         start_figures = starts(lab, 30)
     finally:
         stop(lab.up)
     if options.json:
-        options.json.write_text(json.dumps({"rounds": rounds, "starts": start_figures}, indent=1))
+        options.json.write_text(json.dumps({"rounds": rounds, "answers": answers, "starts": start_figures}, indent=1))
     report(rounds, tools, start_figures)
+    goals.report(rounds, answers)
 
 
 if __name__ == "__main__":

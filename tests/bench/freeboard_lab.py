@@ -8,7 +8,7 @@ RUN, PROXY_TOKEN = "bench", "bench-proxy-token"
 
 
 def prepare(lab, token, host, grants):
-    """Writes policy and configuration; the command that serves them, and the value of Proxy-Authorization."""
+    """Writes policy and configuration; the command that serves them, its control socket, and the value of Proxy-Authorization."""
     at = lab.folder / f"freeboard-{grants}"
     (at / "policy").mkdir(parents=True, exist_ok=True)
     (at / "policy/bench.toml").write_text(policy(lab, host, grants))
@@ -39,7 +39,7 @@ token_sha256_file = "{at}/token.sha256"
                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     (lab.folder / "freeboard-ca.pem").write_text((at / "ca.pem").read_text())
     basic = base64.b64encode(f"{RUN}:{PROXY_TOKEN}".encode()).decode()
-    return [broker, "serve", "--config", config], f"Basic {basic}"
+    return [broker, "serve", "--config", config], at / "control.sock", f"Basic {basic}"
 
 
 def policy(lab, host, grants):

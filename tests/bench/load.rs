@@ -2,13 +2,15 @@
 //!
 //! One thread, bounded by `--seconds`. Prints one JSON object: requests per second, latency percentiles in
 //! microseconds, bytes and errors. `fresh` makes a full handshake without resumption for every request; `idle` holds
-//! connections open until its standard input closes.
+//! connections open until its standard input closes; `start` starts the command after `--` and waits for its first answer.
 #![expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "figures for people: counts far below 2^52, shares between 0 and 1"
 )]
+
+mod start;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ struct Plan {
     seconds: f64,
     /// Requests per second over all connections in mode `rate`.
     rate: f64,
+    /// In mode `start`.
+    command: Vec<String>,
 }
 
 impl Plan {
@@ -57,9 +61,14 @@ impl Plan {
             streams: 1,
             seconds: 2.0,
             rate: 1000.0,
+            command: Vec::new(),
         };
         let mut arguments = std::env::args().skip(1);
         while let Some(flag) = arguments.next() {
+            if flag == "--" {
+                plan.command = arguments.collect();
+                break;
+            }
             let value = arguments.next().ok_or_else(|| format!("`{flag}` needs a value"))?;
             match flag.as_str() {
                 "--mode" => plan.mode = value,
@@ -372,8 +381,10 @@ fn report(plan: &Plan, mut tally: Tally, took: Duration) {
 async fn main() -> Result<(), Failure> {
     let plan = Plan::from_arguments()?;
     let tls = plan.tls()?;
-    if plan.mode == "idle" {
-        return idle(&plan, &tls).await;
+    match plan.mode.as_str() {
+        "idle" => return idle(&plan, &tls).await,
+        "start" => return start::measure(&plan, &tls, &plan.command).await,
+        _ => {}
     }
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(plan.seconds);
