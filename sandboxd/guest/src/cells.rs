@@ -1,9 +1,10 @@
 //! The interpreters of a session: one per language, started by its first cell, alive until the session's end, its own, or
 //! a deadline.
 //!
-//! An interpreter has a line to this program on descriptor 3: it says `H` when it is ready, is sent 16 random bytes, the
-//! length of a cell and the cell, and says `D`, the same 16 bytes and one byte of exit code. Until `H` came no code was sent,
-//! so a cell without an interpreter is known not to have run; what a cell says on the line can shorten its own answer, but
+//! An interpreter has a line to this program on descriptor 3: it says `H` when it has started. Before each cell it is asked `P` with
+//! 16 random bytes and says `R` with the same; then it is sent `C`, 16 other random bytes, the length of the cell and the cell, and
+//! says `D`, these 16 bytes and one byte of exit code. Until `R` came no code was sent, so a cell whose interpreter was
+//! killed in between runs in a fresh one, and a cell without an interpreter is known not to have run; what a cell says on the line can shorten its own answer, but
 //! never make this program send a cell twice.
 
 use std::io::{self, Read, Write};
@@ -26,7 +27,11 @@ const NODE: &str = include_str!("cells/node.js");
 
 /// What an interpreter says when it is ready.
 const READY: &[u8] = b"H";
-/// What comes before the number of a cell in its answer.
+/// Asks whether it still is; what comes before the number in question and answer.
+const PING: u8 = b'P';
+const PONG: u8 = b'R';
+/// What comes before the number of a cell, and before it in its answer.
+const CODE: u8 = b'C';
 const DONE: u8 = b'D';
 /// 128 + SIGKILL, for an interpreter whose own status nobody heard.
 const EXIT_KILLED: i32 = 137;
@@ -95,15 +100,13 @@ impl Cells {
         // One that an earlier call killed may have died only after it.
         reap_all(&mut self.kept);
         self.forget_dead();
-        let known = self.interpreters.iter().position(|interpreter| interpreter.language == cell.language);
-        let (mut interpreter, started) = match known {
-            Some(place) => (self.interpreters.swap_remove(place), false),
+        let (mut interpreter, started) = match self.living(cell, channel)? {
+            Some(interpreter) => (interpreter, false),
             None => match self.start(cell, channel)? {
                 Ok(interpreter) => (interpreter, true),
                 Err(why) => return Ok(Ran::NotReady(why)),
             },
         };
-        wake(interpreter.running.pid);
         write_frame(channel, Kind::StepBegins, &[])?;
         let began = Instant::now();
         let end = interpreter.ask(cell, channel, &mut self.kept)?;
@@ -138,6 +141,28 @@ impl Cells {
             self.interpreters.push(interpreter);
         }
         Ok(Ran::Over { step, started, ended })
+    }
+
+    /// The interpreter of this language, where there is one and it answers.
+    fn living(&mut self, cell: &Cell<'_>, channel: &mut UnixStream) -> io::Result<Option<Interpreter>> {
+        let known = self.interpreters.iter().position(|interpreter| interpreter.language == cell.language);
+        let Some(place) = known else { return Ok(None) };
+        let mut interpreter = self.interpreters.swap_remove(place);
+        wake(interpreter.running.pid);
+        interpreter.forget_words();
+        let number = random()?;
+        let (ping, pong) = (tagged(PING, &number), tagged(PONG, &number));
+        let deadline = cell.deadline.min(Instant::now() + START_WAIT);
+        let nothing = OutputMode::Keep(0);
+        match interpreter.converse(&ping, &pong, 0, deadline, nothing, channel, &mut self.kept)? {
+            End::Heard(_) => Ok(Some(interpreter)),
+            End::Gone(_) | End::Deadline | End::Flood => {
+                // Killed from another call, or busy in a thread that lets nobody in: not fit for a cell.
+                self.kept.remove(interpreter.running.pid);
+                sweep(&mut self.kept);
+                Ok(None)
+            }
+        }
     }
 
     /// Starts an interpreter and waits until it is ready; else says why it is not.
@@ -183,15 +208,19 @@ fn command_line(cell: &Cell<'_>) -> Vec<String> {
 impl Interpreter {
     fn ask(&mut self, cell: &Cell<'_>, channel: &mut UnixStream, kept: &mut Kept) -> io::Result<End> {
         self.running.begin_anew();
-        // What an earlier cell said after its answer is nobody's.
-        while matches!(self.line.read(&mut [0; LINE_BYTES]), Ok(1..)) {}
-        let mut number = [0; 16];
-        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+        self.forget_words();
+        let number = random()?;
         let length =
             u32::try_from(cell.code.len()).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let request = [number.as_slice(), &length.to_be_bytes(), cell.code.as_bytes()].concat();
-        let answer = [[DONE].as_slice(), &number].concat();
+        let request =
+            [tagged(CODE, &number).as_slice(), &length.to_be_bytes(), cell.code.as_bytes()].concat();
+        let answer = tagged(DONE, &number);
         self.converse(&request, &answer, 1, cell.deadline, cell.output, channel, kept)
+    }
+
+    /// What an earlier cell said after its answer is nobody's.
+    fn forget_words(&mut self) {
+        while matches!(self.line.read(&mut [0; LINE_BYTES]), Ok(1..)) {}
     }
 
     /// Sends `request` and waits for `answer` and as many bytes after it, passing output on.
@@ -269,6 +298,16 @@ impl Interpreter {
             Err(error) => matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         }
     }
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut number = [0; 16];
+    rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+    Ok(number)
+}
+
+fn tagged(tag: u8, number: &[u8; 16]) -> Vec<u8> {
+    [[tag].as_slice(), number].concat()
 }
 
 /// Looks for `answer` with as many bytes after it; the last of them, or 0 when there are none.

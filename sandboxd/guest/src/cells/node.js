@@ -66,13 +66,19 @@
   let buffer = Buffer.alloc(0);
   let busy = false;
   const next = async () => {
-    if (busy || buffer.length < 20) return;
-    const size = buffer.readUInt32BE(16);
-    if (buffer.length < 20 + size) return;
+    if (busy || buffer.length < 17) return;
+    const nonce = Buffer.from(buffer.subarray(1, 17));
+    if (buffer[0] === 0x50) {
+      buffer = buffer.subarray(17);
+      line.write(Buffer.concat([Buffer.from("R"), nonce]));
+      return next();
+    }
+    if (buffer.length < 21) return;
+    const size = buffer.readUInt32BE(17);
+    if (buffer.length < 21 + size) return;
     busy = true;
-    const nonce = Buffer.from(buffer.subarray(0, 16));
-    const code = buffer.toString("utf8", 20, 20 + size);
-    buffer = buffer.subarray(20 + size);
+    const code = buffer.toString("utf8", 21, 21 + size);
+    buffer = buffer.subarray(21 + size);
     let exit = 1;
     try {
       exit = await cell(code);

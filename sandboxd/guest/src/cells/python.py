@@ -74,7 +74,10 @@ def _freeboard():
 
     line.sendall(b"H")
     while True:
-        nonce = take(16)
+        tag, nonce = take(1), take(16)
+        if tag == b"P":
+            line.sendall(b"R" + nonce)
+            continue
         (size,) = struct.unpack(">I", take(4))
         source = take(size).decode()
         line.sendall(b"D" + nonce + bytes([attempt(source)]))
