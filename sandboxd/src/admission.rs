@@ -36,6 +36,14 @@ pub struct Limits {
     pub rate_per_minute: u32,
 }
 
+/// What one caller may have instead of the daemon's limits for each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Own {
+    pub concurrent: Option<u32>,
+    pub rate_per_minute: Option<u32>,
+    pub sessions: Option<u32>,
+}
+
 #[derive(Debug, Default)]
 struct CallerState {
     running: u32,
@@ -72,6 +80,7 @@ struct State {
 #[derive(Debug)]
 pub struct Admission {
     limits: Limits,
+    own: Mutex<HashMap<String, Own>>,
     state: Mutex<State>,
 }
 
@@ -91,18 +100,34 @@ pub struct Place {
 
 impl Admission {
     pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, state: Mutex::default() })
+        Arc::new(Self { limits, own: Mutex::default(), state: Mutex::default() })
+    }
+
+    /// Replaces what callers have of their own. Who holds more places than that now keeps them.
+    pub fn replace_own(&self, own: HashMap<String, Own>) {
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
+    }
+
+    /// What this caller has of its own.
+    pub fn own(&self, caller: Option<&str>) -> Own {
+        let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
+        caller.and_then(|caller| own.get(caller)).copied().unwrap_or_default()
     }
 
     /// Charges one call of a session, whose sandbox has its place already, to the caller's rate.
     pub fn charge(&self, caller: Option<&str>, now: Instant) -> Result<(), Full> {
-        let rate = self.limits.rate_per_minute;
+        let rate = self.own(caller).rate_per_minute.unwrap_or(self.limits.rate_per_minute);
         self.with(caller, |_, _, state| state.charge(rate, now))
     }
 
     /// A place for a run, charged to the caller's rate.
     pub fn run(self: &Arc<Self>, caller: Option<&str>, now: Instant) -> Result<Place, Full> {
-        let limits = self.limits;
+        let own = self.own(caller);
+        let limits = Limits {
+            concurrent_per_caller: own.concurrent.unwrap_or(self.limits.concurrent_per_caller),
+            rate_per_minute: own.rate_per_minute.unwrap_or(self.limits.rate_per_minute),
+            ..self.limits
+        };
         self.with(caller, |running, _, state| {
             if *running >= limits.concurrent {
                 return Err(Full::Runs(limits.concurrent));
@@ -182,6 +207,20 @@ mod tests {
         assert_eq!(admission.run(Some("b"), now).unwrap_err(), Full::Runs(3));
         held.clear();
         assert!(admission.run(Some("a"), now).is_ok());
+    }
+
+    #[test]
+    fn a_callers_own_limits_take_the_place_of_the_daemons() {
+        let admission = admission(4, 1, 1);
+        let own = Own { concurrent: Some(2), rate_per_minute: Some(0), sessions: None };
+        admission.replace_own(HashMap::from([("a".to_owned(), own)]));
+        let now = Instant::now();
+        let _held = [admission.run(Some("a"), now).unwrap(), admission.run(Some("a"), now).unwrap()];
+        assert_eq!(admission.run(Some("a"), now).unwrap_err(), Full::CallerRuns(2));
+        drop(admission.run(Some("b"), now).unwrap());
+        assert_eq!(admission.run(Some("b"), now).unwrap_err(), Full::Rate(1));
+        admission.replace_own(HashMap::new());
+        assert_eq!(admission.run(Some("a"), now).unwrap_err(), Full::CallerRuns(1));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A token is 32 random bytes in hex, so a plain SHA-256 cannot be reversed; each presented token is compared with
 //! every entry in constant time.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -14,10 +14,15 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use crate::limits::{MAX_CALLERS, MAX_CONFIG_BYTES};
+use crate::admission::Own;
+use crate::limits::{MAX_CALLERS, MAX_CONFIG_BYTES, MAX_TOKEN_BYTES, MIN_IMPORTED_TOKEN_BYTES};
 
 /// The scope that every procedure needs.
 pub const SCOPE_RUN: &str = "code:run";
+/// The scope that the procedures of sessions need besides.
+pub const SCOPE_SESSION: &str = "code:session";
+/// All scopes there are; what a new caller gets.
+pub const SCOPES: [&str; 2] = [SCOPE_RUN, SCOPE_SESSION];
 
 /// Why a callers file cannot be used. The old callers stay in force where there are any.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +45,8 @@ pub enum CallersError {
     Unknown { id: String },
     #[error("no random bytes from the operating system")]
     Random,
+    #[error("a token is {MIN_IMPORTED_TOKEN_BYTES} to {MAX_TOKEN_BYTES} visible ASCII characters")]
+    BadToken,
 }
 
 /// One caller as the file holds it.
@@ -50,13 +57,42 @@ pub struct Caller {
     pub id: String,
     /// SHA-256 of the token, lower-case hex.
     pub token_sha256: String,
-    /// `code:run` is the only scope there is.
-    #[serde(default = "run_scope")]
+    /// `code:run` for everything, and `code:session` besides for sessions. Both when it is left out.
+    #[serde(default = "all_scopes")]
     pub scopes: Vec<String>,
+    /// Runs at once, instead of the daemon's limit for each caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<u32>,
+    /// Runs per minute, instead of the daemon's limit for each caller; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_minute: Option<u32>,
+    /// Sessions at once, instead of the daemon's limit for each caller; 0 = no cap of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_sessions: Option<u32>,
+    /// The token before the last rotation, while it still counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Previous>,
 }
 
-fn run_scope() -> Vec<String> {
-    vec![SCOPE_RUN.to_owned()]
+/// A token that was replaced.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Previous {
+    /// SHA-256 of the token, lower-case hex.
+    pub token_sha256: String,
+    /// Seconds since 1970 UTC; from then on it is unknown.
+    pub until_unix: u64,
+}
+
+/// What a caller has of its own, besides its name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants {
+    pub scopes: Vec<String>,
+    pub own: Own,
+}
+
+fn all_scopes() -> Vec<String> {
+    SCOPES.map(str::to_owned).to_vec()
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -82,10 +118,25 @@ impl std::fmt::Debug for Token {
 }
 
 impl Token {
-    fn random() -> Result<Self, CallersError> {
+    /// 32 random bytes in hex.
+    pub fn random() -> Result<Self, CallersError> {
         let mut bytes = Zeroizing::new([0_u8; 32]);
         getrandom::fill(bytes.as_mut()).map_err(|_| CallersError::Random)?;
         Ok(Self(Zeroizing::new(hex(bytes.as_ref()))))
+    }
+
+    /// A token that was made elsewhere. Its hash can only be guessed when it can be, so it must be long.
+    pub fn import(text: &str) -> Result<Self, CallersError> {
+        let long = (MIN_IMPORTED_TOKEN_BYTES..=MAX_TOKEN_BYTES).contains(&text.len());
+        if long && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Self(Zeroizing::new(text.to_owned())))
+        } else {
+            Err(CallersError::BadToken)
+        }
+    }
+
+    fn sha256(&self) -> String {
+        sha256_hex(self.0.as_bytes())
     }
 
     /// The text, for the one place that shows it.
@@ -99,6 +150,8 @@ impl Token {
 pub enum Verdict {
     Known {
         id: String,
+        /// It has `code:session` too.
+        sessions: bool,
     },
     /// The caller exists but lacks `code:run`.
     WithoutScope,
@@ -149,8 +202,14 @@ impl Callers {
                 Some("`token_sha256` is not 64 lower-case hex digits")
             } else if !hashes.insert(&caller.token_sha256) {
                 Some("another caller has the same token")
-            } else if caller.scopes.iter().any(|scope| scope != SCOPE_RUN) {
-                Some("the only scope is `code:run`")
+            } else if caller.previous.as_ref().is_some_and(|old| !is_hash(&old.token_sha256)) {
+                Some("`previous.token_sha256` is not 64 lower-case hex digits")
+            } else if caller.previous.as_ref().is_some_and(|old| !hashes.insert(&old.token_sha256)) {
+                Some("its previous token is there twice")
+            } else if caller.scopes.iter().any(|scope| !SCOPES.contains(&scope.as_str())) {
+                Some("a scope is `code:run` or `code:session`")
+            } else if caller.max_concurrent == Some(0) {
+                Some("`max_concurrent` is 0: remove `code:run` from its scopes instead")
             } else {
                 None
             };
@@ -162,22 +221,31 @@ impl Callers {
     }
 
     /// Looks a token up. Takes the same time wherever in the file it stands.
-    pub fn verify(&self, token: &str) -> Verdict {
+    pub fn verify(&self, token: &str, now_unix: u64) -> Verdict {
         let presented = sha256_hex(token.as_bytes());
+        let is = |hash: &str| bool::from(presented.as_bytes().ct_eq(hash.as_bytes()));
         let mut found = None;
         for caller in &self.entries {
             // SECURITY: no early exit and a constant-time comparison, so that timing tells nothing about stored hashes.
-            if bool::from(presented.as_bytes().ct_eq(caller.token_sha256.as_bytes())) {
+            let replaced = caller.previous.as_ref();
+            let replaced = replaced.is_some_and(|old| is(&old.token_sha256) && now_unix < old.until_unix);
+            if is(&caller.token_sha256) || replaced {
                 found = Some(caller);
             }
         }
+        let has = |caller: &Caller, wanted: &str| caller.scopes.iter().any(|scope| scope == wanted);
         match found {
             None => Verdict::Unknown,
-            Some(caller) if caller.scopes.iter().any(|scope| scope == SCOPE_RUN) => {
-                Verdict::Known { id: caller.id.clone() }
+            Some(caller) if has(caller, SCOPE_RUN) => {
+                Verdict::Known { id: caller.id.clone(), sessions: has(caller, SCOPE_SESSION) }
             }
             Some(_) => Verdict::WithoutScope,
         }
+    }
+
+    /// Limits that callers have of their own, by name.
+    pub fn limits(&self) -> HashMap<String, Own> {
+        self.entries.iter().map(|caller| (caller.id.clone(), caller.own())).collect()
     }
 
     /// Names in the file's order.
@@ -190,26 +258,48 @@ impl Callers {
     }
 }
 
-/// Adds a caller and gives its token, which is stored nowhere.
+impl Caller {
+    fn own(&self) -> Own {
+        Own {
+            concurrent: self.max_concurrent,
+            rate_per_minute: self.rate_per_minute,
+            sessions: self.max_sessions,
+        }
+    }
+}
+
+/// Adds a caller with every scope and no limit of its own, and gives its token, which is stored nowhere.
 pub fn create(path: &Path, id: &str) -> Result<Token, CallersError> {
+    let token = Token::random()?;
+    add(path, id, &token, &Grants { scopes: all_scopes(), own: Own::default() })?;
+    Ok(token)
+}
+
+/// Adds a caller with this token.
+pub fn add(path: &Path, id: &str, token: &Token, grants: &Grants) -> Result<(), CallersError> {
     change(path, |entries| {
-        let token = Token::random()?;
         entries.push(Caller {
             id: id.to_owned(),
-            token_sha256: sha256_hex(token.reveal().as_bytes()),
-            scopes: run_scope(),
+            token_sha256: token.sha256(),
+            scopes: if grants.scopes.is_empty() { all_scopes() } else { grants.scopes.clone() },
+            max_concurrent: grants.own.concurrent,
+            rate_per_minute: grants.own.rate_per_minute,
+            max_sessions: grants.own.sessions,
+            previous: None,
         });
-        Ok(token)
+        Ok(())
     })
 }
 
-/// Gives a caller a new token; the old one is worthless once the daemon has reloaded (SIGHUP).
-pub fn rotate(path: &Path, id: &str) -> Result<Token, CallersError> {
+/// Gives a caller a new token. The old one counts until `old_until_unix`; one that is older still is worthless at once. A
+/// daemon that runs knows it when it has read the file again.
+pub fn rotate(path: &Path, id: &str, old_until_unix: Option<u64>) -> Result<Token, CallersError> {
     change(path, |entries| {
         let token = Token::random()?;
         let known = entries.iter_mut().find(|caller| caller.id == id);
         let caller = known.ok_or_else(|| CallersError::Unknown { id: id.to_owned() })?;
-        caller.token_sha256 = sha256_hex(token.reveal().as_bytes());
+        let old = std::mem::replace(&mut caller.token_sha256, token.sha256());
+        caller.previous = old_until_unix.map(|until_unix| Previous { token_sha256: old, until_unix });
         Ok(token)
     })
 }
@@ -288,6 +378,12 @@ mod tests {
 
     use super::*;
 
+    const NOW: u64 = 1_800_000_000;
+
+    fn known(id: &str) -> Verdict {
+        Verdict::Known { id: id.into(), sessions: true }
+    }
+
     fn file() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("callers.toml");
@@ -300,10 +396,10 @@ mod tests {
         let token = create(&path, "triage-bot").unwrap();
         let other = create(&path, "other").unwrap();
         let callers = Callers::load(&path).unwrap();
-        assert_eq!(callers.verify(token.reveal()), Verdict::Known { id: "triage-bot".into() });
-        assert_eq!(callers.verify(other.reveal()), Verdict::Known { id: "other".into() });
+        assert_eq!(callers.verify(token.reveal(), NOW), known("triage-bot"));
+        assert_eq!(callers.verify(other.reveal(), NOW), known("other"));
         for wrong in ["", "wrong", &token.reveal()[1..], &token.reveal().to_uppercase()] {
-            assert_eq!(callers.verify(wrong), Verdict::Unknown, "{wrong}");
+            assert_eq!(callers.verify(wrong, NOW), Verdict::Unknown, "{wrong}");
         }
         let stored = std::fs::read_to_string(&path).unwrap();
         assert!(!stored.contains(token.reveal()), "the token itself is stored nowhere");
@@ -316,13 +412,13 @@ mod tests {
         let (_folder, path) = file();
         let first = create(&path, "a").unwrap();
         create(&path, "b").unwrap();
-        let second = rotate(&path, "a").unwrap();
+        let second = rotate(&path, "a", None).unwrap();
         let callers = Callers::load(&path).unwrap();
-        assert_eq!(callers.verify(first.reveal()), Verdict::Unknown);
-        assert_eq!(callers.verify(second.reveal()), Verdict::Known { id: "a".into() });
+        assert_eq!(callers.verify(first.reveal(), NOW), Verdict::Unknown);
+        assert_eq!(callers.verify(second.reveal(), NOW), known("a"));
         revoke(&path, "a").unwrap();
-        assert_eq!(Callers::load(&path).unwrap().verify(second.reveal()), Verdict::Unknown);
-        assert!(matches!(rotate(&path, "a"), Err(CallersError::Unknown { .. })));
+        assert_eq!(Callers::load(&path).unwrap().verify(second.reveal(), NOW), Verdict::Unknown);
+        assert!(matches!(rotate(&path, "a", None), Err(CallersError::Unknown { .. })));
         assert!(matches!(revoke(&path, "a"), Err(CallersError::Unknown { .. })));
     }
 
@@ -373,6 +469,45 @@ mod tests {
         let hash = sha256_hex(b"token");
         let text = format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\nscopes = []\n");
         std::fs::write(&path, text).unwrap();
-        assert_eq!(Callers::load(&path).unwrap().verify("token"), Verdict::WithoutScope);
+        assert_eq!(Callers::load(&path).unwrap().verify("token", NOW), Verdict::WithoutScope);
+    }
+
+    #[test]
+    fn a_replaced_token_counts_until_its_time_and_only_the_last_one() {
+        let (_folder, path) = file();
+        let first = create(&path, "a").unwrap();
+        let second = rotate(&path, "a", Some(NOW + 60)).unwrap();
+        let callers = Callers::load(&path).unwrap();
+        for token in [&first, &second] {
+            assert_eq!(callers.verify(token.reveal(), NOW + 59), known("a"));
+        }
+        assert_eq!(callers.verify(first.reveal(), NOW + 60), Verdict::Unknown);
+        assert_eq!(callers.verify(second.reveal(), NOW + 60), known("a"));
+        let third = rotate(&path, "a", Some(NOW + 60)).unwrap();
+        let callers = Callers::load(&path).unwrap();
+        assert_eq!(callers.verify(first.reveal(), NOW), Verdict::Unknown);
+        assert_eq!(callers.verify(second.reveal(), NOW), known("a"));
+        assert_eq!(callers.verify(third.reveal(), NOW), known("a"));
+    }
+
+    #[test]
+    fn an_imported_token_is_long_and_plain_and_its_caller_has_what_was_given() {
+        let (_folder, path) = file();
+        let text = "imported-token-of-forty-characters-00001";
+        let own = Own { concurrent: Some(2), rate_per_minute: Some(0), sessions: Some(1) };
+        let grants = Grants { scopes: vec![SCOPE_RUN.into()], own };
+        add(&path, "a", &Token::import(text).unwrap(), &grants).unwrap();
+        let callers = Callers::load(&path).unwrap();
+        assert_eq!(callers.verify(text, NOW), Verdict::Known { id: "a".into(), sessions: false });
+        assert_eq!(callers.limits().get("a"), Some(&own));
+        assert!(!std::fs::read_to_string(&path).unwrap().contains(text));
+        for bad in
+            ["short", &"x".repeat(31), &"x".repeat(4097), &format!("{text} "), &format!("{text}\u{fc}")]
+        {
+            assert!(matches!(Token::import(bad), Err(CallersError::BadToken)), "{bad}");
+        }
+        let strange = Grants { scopes: vec!["admin".into()], own: Own::default() };
+        let other = Token::random().unwrap();
+        assert!(matches!(add(&path, "b", &other, &strange), Err(CallersError::Caller { .. })));
     }
 }

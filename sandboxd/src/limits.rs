@@ -54,6 +54,12 @@ pub const SHUTDOWN_GRACE: Duration = Duration::from_secs(20);
 pub const BROKER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Callers in a callers file; the token check touches each of them.
 pub const MAX_CALLERS: usize = 1000;
+/// Characters of a token that was made elsewhere: fewer could be guessed from a stolen hash.
+pub const MIN_IMPORTED_TOKEN_BYTES: usize = 32;
+/// Characters of any token.
+pub const MAX_TOKEN_BYTES: usize = 4096;
+/// How often it is looked whether the callers file has changed; a change counts within this time without a signal.
+pub const CALLERS_LOOK_INTERVAL: Duration = Duration::from_secs(2);
 /// Bytes of a callers file or configuration file.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Bytes of a program that `sandboxd run` reads; the same as a project's files together.

@@ -303,9 +303,47 @@ async fn a_reload_of_callers_ends_a_revoked_token() {
     let daemon = Setup::new(answered("", 0)).start().await;
     assert_eq!(daemon.post("Run", ONE).await.status, 200);
     freeboard_sandboxd::callers::revoke(&daemon.callers_file, "alice").unwrap();
-    daemon.app.doorkeeper.replace(freeboard_sandboxd::callers::Callers::load(&daemon.callers_file).unwrap());
+    daemon.app.replace_callers(freeboard_sandboxd::callers::Callers::load(&daemon.callers_file).unwrap());
     assert_eq!(daemon.post("Run", ONE).await.status, 401);
     assert_eq!(daemon.post_as(&daemon.bob, "Run", JSON, ONE.as_bytes()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_rotated_token_counts_beside_the_new_one_for_its_time() {
+    use freeboard_sandboxd::callers::{Callers, rotate};
+    let daemon = Setup::new(answered("", 0)).start().await;
+    let now = freeboard_sandboxd::launch::unix_ms(std::time::SystemTime::now()) / 1000;
+    let new = rotate(&daemon.callers_file, "alice", Some(now + 600)).unwrap();
+    daemon.app.replace_callers(Callers::load(&daemon.callers_file).unwrap());
+    assert_eq!(daemon.post("Run", ONE).await.status, 200);
+    assert_eq!(daemon.post_as(new.reveal(), "Run", JSON, ONE.as_bytes()).await.status, 200);
+    let newer = rotate(&daemon.callers_file, "alice", None).unwrap();
+    daemon.app.replace_callers(Callers::load(&daemon.callers_file).unwrap());
+    for old in [&daemon.alice, new.reveal()] {
+        assert_eq!(daemon.post_as(old, "Run", JSON, ONE.as_bytes()).await.status, 401);
+    }
+    assert_eq!(daemon.post_as(newer.reveal(), "Run", JSON, ONE.as_bytes()).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_caller_has_its_own_scopes_and_limits() {
+    use freeboard_sandboxd::admission::Own;
+    use freeboard_sandboxd::callers::{Callers, Grants, SCOPE_RUN, Token, add};
+    let daemon = Setup::new(answered("", 0)).start().await;
+    let token = Token::import("0123456789-0123456789-0123456789-0123456789").unwrap();
+    let own = Own { rate_per_minute: Some(1), ..Own::default() };
+    let grants = Grants { scopes: vec![SCOPE_RUN.into()], own };
+    add(&daemon.callers_file, "narrow", &token, &grants).unwrap();
+    daemon.app.replace_callers(Callers::load(&daemon.callers_file).unwrap());
+    let post = async |procedure: &str, body: &str| {
+        daemon.post_as(token.reveal(), procedure, JSON, body.as_bytes()).await.refusal()
+    };
+    for procedure in ["OpenSession", "SessionRun", "CloseSession"] {
+        assert_eq!(post(procedure, r#"{"protocol":4}"#).await, refusal("permission_denied", "permission"));
+    }
+    assert_eq!(daemon.post_as(token.reveal(), "Run", JSON, ONE.as_bytes()).await.status, 200);
+    assert_eq!(post("Run", ONE).await, refusal("resource_exhausted", "capacity"));
+    assert_eq!(daemon.post("Run", ONE).await.status, 200, "another caller has the daemon's limits");
 }
 
 #[tokio::test]

@@ -163,11 +163,57 @@ fn callers_are_made_listed_and_revoked() {
     assert_eq!(token.trim().len(), 64);
     assert_eq!(code(&callers(&["create", "triage-bot"])), 1);
     let listed = String::from_utf8(callers(&["list"]).stdout).unwrap();
-    assert!(listed.starts_with("triage-bot\tcode:run\tsha256:"), "{listed}");
+    assert!(listed.starts_with("triage-bot\tcode:run,code:session\tsha256:"), "{listed}");
     assert_ne!(callers(&["rotate", "triage-bot"]).stdout, token.into_bytes());
     assert_eq!(code(&callers(&["revoke", "triage-bot"])), 0);
     assert_eq!(code(&callers(&["revoke", "triage-bot"])), 1);
     assert!(callers(&["list"]).stdout.is_empty());
+}
+
+#[test]
+fn a_caller_is_imported_with_the_token_of_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("callers.toml");
+    let import = |token: &str| {
+        let mut child = sandboxd()
+            .args(["callers", "--file", file.to_str().unwrap(), "import", "ci", "--scope", "code:run"])
+            .args(["--max-concurrent", "2"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(token.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let refused = import("short\n");
+    assert_eq!(code(&refused), 1);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("32 to 4096 visible ASCII"));
+    let token = "0123456789-0123456789-0123456789-0123456789";
+    let taken = import(&format!("{token}\n"));
+    assert_eq!(code(&taken), 0);
+    assert!(taken.stdout.is_empty(), "whoever made it has it");
+    let callers = freeboard_sandboxd::callers::Callers::load(&file).unwrap();
+    let known = freeboard_sandboxd::callers::Verdict::Known { id: "ci".into(), sessions: false };
+    assert_eq!(callers.verify(token, 0), known);
+}
+
+#[test]
+fn a_hardened_daemon_says_everything_that_is_amiss_and_does_not_serve() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("freeboard.toml");
+    std::fs::write(&config, "[sandboxd]\nhardened = true\nrate_per_minute = 0\n").unwrap();
+    let output = run(&["serve", "--config", config.to_str().unwrap(), "--danger-without-tokens"]);
+    assert_eq!(code(&output), 1);
+    let text = String::from_utf8(output.stderr).unwrap();
+    for word in ["min_isolation", "--danger-without-tokens", "rate_per_minute", "total_memory_mib", "`pids`"]
+    {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    std::fs::write(&config, "[sandboxd]\ntotal_memory_mib = 100\nmemory_mib = 256\n").unwrap();
+    let output = run(&["serve", "--config", config.to_str().unwrap(), "--danger-without-tokens"]);
+    assert_eq!(code(&output), 1);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not hold even one run of 256 MiB"));
 }
 
 #[test]

@@ -153,6 +153,73 @@ fn the_public_client_works_with_a_daemon_of_a_user_without_rights() {
 }
 
 #[test]
+fn a_change_of_the_callers_file_counts_without_a_signal() {
+    let mut daemon = Daemon::start(User::Own, true);
+    let status = |daemon: &Daemon| {
+        use std::io::{Read as _, Write as _};
+        let token = daemon.token.clone().unwrap();
+        let mut stream = std::net::TcpStream::connect(&daemon.address).unwrap();
+        let request = format!(
+            "POST /plimsoll.v1.SandboxService/Describe HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Authorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(status(&daemon), "200");
+    let revoked = sandboxd(User::Own, daemon.folder.path())
+        .args(["callers", "--file"])
+        .arg(daemon.folder.path().join("callers.toml"))
+        .args(["revoke", "tester"])
+        .output()
+        .unwrap();
+    assert!(revoked.status.success(), "{revoked:?}");
+    wait::until_true("the revoked token is unknown", || status(&daemon) == "401");
+    daemon.end();
+}
+
+#[test]
+fn nothing_of_a_session_outlives_a_killed_daemon() {
+    let mut daemon = Daemon::start(User::Own, true);
+    let Some(venv) = venv("plimsoll-client", &[CLIENT]) else { return };
+    let leave = "import os\nfrom plimsoll_client import Client\n\
+                 s = Client(os.environ['PLIMSOLL_URL'], token=os.environ['PLIMSOLL_TOKEN']).open_session()\n\
+                 s.run_cell('import subprocess; 1', 'python')\nprint(s.run_cell('1', 'javascript').stdout)\n";
+    let mut command = Command::new(venv.join("bin/python"));
+    command.args(["-c", leave]).env("PLIMSOLL_URL", format!("http://{}", daemon.address));
+    let output = command.env("PLIMSOLL_TOKEN", daemon.token.clone().unwrap()).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let family = descendants(daemon.child.id());
+    assert!(family.len() >= 4, "launcher, first process and two interpreters: {family:?}");
+    kill(Pid::from_raw(i32::try_from(daemon.child.id()).unwrap()), Signal::SIGKILL).unwrap();
+    daemon.child.wait().unwrap();
+    wait::until_true("all of it is gone", || family.iter().all(|pid| !is_running(*pid)));
+}
+
+fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}
+
+/// Everything below a process.
+fn descendants(pid: u32) -> Vec<u32> {
+    let mut found = vec![pid];
+    let mut next = 0;
+    while let Some(pid) = found.get(next).copied() {
+        next += 1;
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for thread in threads.flatten() {
+            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
+            found.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    found.remove(0);
+    found
+}
+
+#[test]
 fn the_public_client_meets_every_refusal_and_every_limit() {
     let mut daemon = Daemon::start(User::Own, true);
     let Some(text) = daemon.script("tests/public_client/conformance.py") else { return };

@@ -52,3 +52,19 @@ pub struct App {
     pub sessions: Arc<Sessions>,
     pub doorkeeper: Doorkeeper,
 }
+
+impl App {
+    /// Replaces the callers and the limits that they have of their own. Runs in progress go on.
+    pub fn replace_callers(&self, callers: Callers) {
+        self.doorkeeper.replace(callers);
+        self.apply_limits();
+    }
+
+    /// Lets what callers have of their own count.
+    pub fn apply_limits(&self) {
+        if let Doorkeeper::Tokens(callers) = &self.doorkeeper {
+            let callers = Arc::clone(&callers.read().unwrap_or_else(std::sync::PoisonError::into_inner));
+            self.launcher.admission().replace_own(callers.limits());
+        }
+    }
+}

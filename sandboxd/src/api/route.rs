@@ -4,7 +4,7 @@
 //! where the procedure was reached, the header where it was not.
 
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use freeboard_wire::json::{JsonMessage, from_json, to_json};
@@ -18,6 +18,7 @@ use super::body::{self, BodyError};
 use super::exchange::{error_response, with_type};
 use super::{App, Doorkeeper, describe, refuse, run, session};
 use crate::callers::Verdict;
+use crate::launch::unix_ms;
 
 const NOT_DISPATCHED: HeaderName = HeaderName::from_static("plimsoll-not-dispatched");
 
@@ -41,6 +42,12 @@ impl Procedure {
             "CloseSession" => Some(Self::CloseSession),
             _ => None,
         }
+    }
+}
+
+impl Procedure {
+    fn is_of_sessions(self) -> bool {
+        matches!(self, Self::OpenSession | Self::SessionRun | Self::CloseSession)
     }
 }
 
@@ -101,7 +108,7 @@ fn checked<'a>(
         return Err(Box::new(response));
     }
     let refused = |error: ConnectError| Box::new(error_response(&error));
-    let caller = authenticate(app, headers).map_err(refused)?;
+    let caller = authenticate(app, procedure, headers).map_err(refused)?;
     let Some(codec) = codec(headers) else {
         return Err(Box::new(unreached(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -130,7 +137,11 @@ fn undecoded(code: Code, text: String) -> Response<Full<Bytes>> {
 }
 
 /// The caller by its bearer token.
-fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<String>, ConnectError> {
+fn authenticate(
+    app: &App,
+    procedure: Procedure,
+    headers: &HeaderMap,
+) -> Result<Option<String>, ConnectError> {
     let Doorkeeper::Tokens(callers) = &app.doorkeeper else { return Ok(None) };
     let refused = |code, text: &str| ConnectError::refused(code, NotDispatchedReason::Permission, text);
     let unauthenticated = || refused(Code::Unauthenticated, "a bearer token of a known caller is needed");
@@ -140,8 +151,12 @@ fn authenticate(app: &App, headers: &HeaderMap) -> Result<Option<String>, Connec
     let token =
         token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let callers = Arc::clone(&callers.read().unwrap_or_else(PoisonError::into_inner));
-    match callers.verify(token.ok_or_else(unauthenticated)?) {
-        Verdict::Known { id } => Ok(Some(id)),
+    let now_unix = unix_ms(SystemTime::now()) / 1000;
+    match callers.verify(token.ok_or_else(unauthenticated)?, now_unix) {
+        Verdict::Known { sessions: false, .. } if procedure.is_of_sessions() => {
+            Err(refused(Code::PermissionDenied, "the token lacks the scope code:session"))
+        }
+        Verdict::Known { id, .. } => Ok(Some(id)),
         Verdict::WithoutScope => Err(refused(Code::PermissionDenied, "the token lacks the scope code:run")),
         Verdict::Unknown => Err(unauthenticated()),
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::Arc;
 
 use freeboard_control::{Lifeline, ServiceManager, Sockets, inherited_file};
@@ -13,8 +14,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::{Exit, Failure, put, say, start};
 use crate::api::{App, Doorkeeper, serve};
 use crate::callers::Callers;
-use crate::config::{Config, Flags};
+use crate::config::{Config, Flags, hardened};
 use crate::launch::Launcher;
+use crate::limits::CALLERS_LOOK_INTERVAL;
 use crate::provider::Service;
 use crate::session::Sessions;
 
@@ -53,6 +55,10 @@ enum ServeFailure {
         #[source]
         source: crate::provider::CreateError,
     },
+    #[error("`total_memory_mib` does not hold even one run of {memory_mib} MiB")]
+    Memory { memory_mib: u32 },
+    #[error("`hardened` is set, and:\n  {}", .0.join("\n  "))]
+    Hardened(Vec<String>),
     #[error("no provider here reaches the floor `{floor}`")]
     Floor { floor: Tier },
     #[error("file descriptor {0} of --ready-fd cannot be written")]
@@ -80,6 +86,7 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         return Ok(Exit::Success);
     }
     super::log("info");
+    check(&config, &arguments)?;
     let ready = match arguments.ready_fd {
         Some(fd) => Some(inherited_file(fd).map_err(|source| ServeFailure::ReadyFd(fd, source))?),
         None => None,
@@ -87,11 +94,25 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
     let doorkeeper = doorkeeper(&arguments, &config)?;
     let launcher = launcher(&config)?;
     let app = Arc::new(App { launcher, sessions: Sessions::new(config.sessions()), doorkeeper });
+    app.apply_limits();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lifeline = async { arguments.stop_with_stdin.then(Lifeline::of_stdin).transpose() };
     let lifeline = runtime.block_on(lifeline).map_err(ServeFailure::Stdin)?;
     runtime.block_on(run(app, &config, ready, lifeline, sockets))?;
     Ok(Exit::Success)
+}
+
+/// What can be said before anything is started.
+fn check(config: &Config, arguments: &Arguments) -> Result<(), ServeFailure> {
+    if config.places() == 0 {
+        return Err(ServeFailure::Memory { memory_mib: config.memory_mib.value });
+    }
+    let found = if config.hardened.value {
+        hardened::violations(config, !arguments.danger_without_tokens)
+    } else {
+        Vec::new()
+    };
+    if found.is_empty() { Ok(()) } else { Err(ServeFailure::Hardened(found)) }
 }
 
 fn doorkeeper(arguments: &Arguments, config: &Config) -> Result<Doorkeeper, Failure> {
@@ -207,16 +228,33 @@ impl Signals {
     }
 }
 
-/// SIGHUP reads the callers file again; a file that cannot be used changes nothing.
+/// The callers file is read again on SIGHUP and when it has changed; a file that cannot be used changes nothing.
 async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
-    while hangup.recv().await.is_some() {
-        let Some(file) = config.callers.value.as_deref() else { continue };
+    let Some(file) = config.callers.value.as_deref() else { return };
+    let mut seen = identity(file);
+    loop {
+        let look = tokio::time::sleep(CALLERS_LOOK_INTERVAL);
+        let asked = tokio::select! {
+            hangup = hangup.recv() => hangup.is_some(),
+            () = look => false,
+        };
+        let now = identity(file);
+        if !asked && now == seen {
+            continue;
+        }
+        seen = now;
         match Callers::load(file) {
             Ok(callers) => {
                 tracing::info!(callers = callers.entries().len(), "callers reloaded");
-                app.doorkeeper.replace(callers);
+                app.replace_callers(callers);
             }
             Err(error) => tracing::error!(error = crate::causes::chain(&error), "the old callers stay"),
         }
     }
+}
+
+/// Changes whenever the file does: it is replaced as a whole.
+fn identity(file: &std::path::Path) -> Option<(u64, u64, i64, i64)> {
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }

@@ -78,6 +78,8 @@ pub struct Config {
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
+    pub total_memory_mib: Setting<u32>,
+    pub hardened: Setting<bool>,
     pub max_sessions: Setting<u32>,
     pub max_sessions_per_caller: Setting<u32>,
     pub max_sessions_per_owner: Setting<u32>,
@@ -194,6 +196,8 @@ impl Config {
             )?,
             max_concurrent,
             rate_per_minute: layers.file(schema.rate_per_minute, DEFAULT_RATE_PER_MINUTE),
+            total_memory_mib: layers.file(schema.total_memory_mib, 0),
+            hardened: layers.file(schema.hardened, false),
             max_sessions_per_caller: layers.file(schema.max_sessions_per_caller, half_of_sessions),
             max_sessions,
             max_sessions_per_owner: layers.file(schema.max_sessions_per_owner, 0),
@@ -221,7 +225,7 @@ impl Config {
 
     pub fn admission(&self) -> Limits {
         Limits {
-            concurrent: self.max_concurrent.value,
+            concurrent: self.places(),
             concurrent_per_caller: self.max_concurrent_per_caller.value,
             rate_per_minute: self.rate_per_minute.value,
         }
@@ -252,7 +256,15 @@ impl Config {
             cpus: self.cpus.value,
             pids: self.pids.value,
             disk_mib: self.disk_mib.value,
-            concurrent: self.max_concurrent.value,
+            concurrent: self.places(),
+        }
+    }
+
+    /// Runs at once: as many as are configured and as memory is promised for.
+    pub fn places(&self) -> u32 {
+        match self.total_memory_mib.value {
+            0 => self.max_concurrent.value,
+            total => self.max_concurrent.value.min(total / self.memory_mib.value.max(1)),
         }
     }
 
@@ -404,6 +416,7 @@ impl fmt::Display for Config {
             ("max_concurrent", &self.max_concurrent),
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),
             ("rate_per_minute", &self.rate_per_minute),
+            ("total_memory_mib", &self.total_memory_mib),
             ("max_sessions", &self.max_sessions),
             ("max_sessions_per_caller", &self.max_sessions_per_caller),
             ("max_sessions_per_owner", &self.max_sessions_per_owner),
@@ -416,6 +429,7 @@ impl fmt::Display for Config {
         for (name, setting) in numbers {
             line(f, name, setting, Some(setting.value.to_string()))?;
         }
+        line(f, "hardened", &self.hardened, Some(self.hardened.value.to_string()))?;
         line(f, "cpus", &self.cpus, Some(format!("{:?}", self.cpus.value)))?;
         line(f, "native_root", &self.native_root, path(&self.native_root.value))?;
         let extra = &self.native_extra_read_only;

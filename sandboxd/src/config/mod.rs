@@ -1,6 +1,7 @@
 //! Configuration: schema (the file) -> load (read, locate errors) -> effective (what holds, and where it came from).
 
 mod effective;
+pub mod hardened;
 mod load;
 mod schema;
 

@@ -43,6 +43,12 @@ pub struct Schema {
     /// A session without a call for so many seconds is suspended: its interpreters end, its files stay, its place is free.
     /// 0 = never, else up to 43200; a request may ask for less. Default 300.
     pub session_idle_seconds: Option<u32>,
+    /// Memory in MiB that all runs and sessions together may be promised: `max_concurrent` is lowered to as many as fit. 0 = not
+    /// counted. Default 0. `serve` does not start when not even one run fits.
+    pub total_memory_mib: Option<u32>,
+    /// Refuse to serve unless everything that this daemon can check is as strict as it can be; all that is not is said at
+    /// once. Default false. `docs/callers.md` lists the rules.
+    pub hardened: Option<bool>,
     /// Memory of one run in MiB. Default 256; a run that needs more is killed and ends with 137.
     pub memory_mib: Option<u32>,
     /// CPUs of one run. Default 1.

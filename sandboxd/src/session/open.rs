@@ -45,7 +45,9 @@ impl Sessions {
             return Err(OpenError::NotOffered);
         }
         let caller = order.caller.as_deref();
-        let reservation = self.reserve(caller, wish.owner.as_deref()).map_err(OpenError::Full)?;
+        let own = launcher.admission().own(caller).sessions;
+        let per_caller = own.unwrap_or(self.settings.per_caller);
+        let reservation = self.reserve(caller, wish.owner.as_deref(), per_caller).map_err(OpenError::Full)?;
         let id = new_run_id().map_err(OpenError::Refused)?;
         let mut opened = launcher.open(order).await.map_err(OpenError::Refused)?;
         let provider = opened.description.name;

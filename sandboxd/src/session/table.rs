@@ -112,6 +112,7 @@ impl Sessions {
         self: &Arc<Self>,
         caller: Option<&str>,
         owner: Option<&str>,
+        per_caller: u32,
     ) -> Result<Reservation, Full> {
         let settings = self.settings;
         let mut table = self.table();
@@ -124,8 +125,8 @@ impl Sessions {
         };
         let making_room = u32::from(victim.is_some());
         let of_caller = table.count(|of| of.0 == caller).saturating_sub(making_room);
-        if settings.per_caller > 0 && of_caller >= settings.per_caller {
-            return Err(Full::CallerSessions(settings.per_caller));
+        if per_caller > 0 && of_caller >= per_caller {
+            return Err(Full::CallerSessions(per_caller));
         }
         if table.count(|_| true).saturating_sub(making_room) >= settings.most {
             return Err(Full::Sessions(settings.most));
