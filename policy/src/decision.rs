@@ -196,6 +196,8 @@ reasons! {
     PlainHttp => "plain_http", Policy, 403;
     /// The grant has expired, or its time for this run is over.
     GrantExpired => "grant_expired", Policy, 403;
+    /// Somebody has taken the grant away from this run, this caller or everybody.
+    GrantRevoked => "grant_revoked", Policy, 403;
     /// The grant's first day is still to come.
     GrantNotYetValid => "grant_not_yet_valid", Policy, 403;
     /// The grant does not work at this time of the week.

@@ -461,7 +461,8 @@ pub(crate) struct Api {
     /// Requests to it in any minute, of all runs together.
     #[schemars(range(min = 1))]
     per_minute: Option<u64>,
-    /// A request that tells whether the API works: `"GET /health"`.
+    /// A request that tells whether the API works: `"GET /health"`, answered with 2xx then. After a 503 the broker sends it, without the
+    /// credential, and holds back every run's requests until the answer is good.
     health_check: Option<String>,
 }
 

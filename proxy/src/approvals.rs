@@ -49,6 +49,11 @@ pub enum DecideError {
     BadName,
 }
 
+/// How a person is named: 1 to 128 printable characters without spaces.
+pub fn is_name(by: &str) -> bool {
+    (1..=128).contains(&by.len()) && by.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// What a person is shown of a request.
 #[derive(Debug)]
 pub struct Asked<'a> {
@@ -162,7 +167,7 @@ impl Approvals {
     /// # Errors
     /// Nothing was changed.
     pub fn decide(&self, id: u64, approve: bool, by: &str) -> Result<(), DecideError> {
-        if by.is_empty() || by.len() > 128 || !by.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if !is_name(by) {
             return Err(DecideError::BadName);
         }
         let mut waiting = self.lock();

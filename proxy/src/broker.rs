@@ -13,7 +13,9 @@ use tokio_util::sync::CancellationToken;
 use crate::approvals::Approvals;
 use crate::credential::minted::{Holder, Minter, Mints};
 use crate::credential::{Material, Placeholders, Store};
+use crate::decide::breaker::Breakers;
 use crate::decide::rates::Rates;
+use crate::decide::revocations::Revocations;
 use crate::error::Stop;
 use crate::record::{Outcome, Recorder};
 use crate::run::{RunContext, Runs};
@@ -33,6 +35,10 @@ pub struct Broker {
     pub mints: Mints,
     /// The audit log. Use [`Broker::record`], which also keeps the run's trace.
     pub recorder: Recorder,
+    /// What APIs said of their load.
+    pub breakers: Breakers,
+    /// Grants that people took away.
+    pub revocations: Arc<Revocations>,
     /// Open runs, for the explicit door on a shared address and for the control server.
     pub runs: Runs,
     pub clock: Clock,
@@ -131,6 +137,8 @@ impl Broker {
             mints: Mints::new(Arc::<Dialler>::clone(&dialler)),
             dialler,
             recorder,
+            breakers: Breakers::default(),
+            revocations: Arc::default(),
             runs: Runs::default(),
             clock: Clock,
             approvals: Approvals::default(),

@@ -13,17 +13,19 @@ pub struct Stop {
     pub rule: Option<RuleId>,
     /// Facts for the audit record: addresses, limits, protocol details. Never a secret, never shown to the guest.
     pub detail: Option<Cow<'static, str>>,
+    /// Seconds after which the guest may try again, where that is known.
+    pub retry_after: Option<u64>,
 }
 
 impl Stop {
     /// A stop with a fixed detail.
     pub const fn new(reason: Reason, detail: &'static str) -> Self {
-        Self { reason, rule: None, detail: Some(Cow::Borrowed(detail)) }
+        Self { reason, rule: None, detail: Some(Cow::Borrowed(detail)), retry_after: None }
     }
 
     /// A stop with a detail that was put together.
     pub fn with(reason: Reason, detail: String) -> Self {
-        Self { reason, rule: None, detail: Some(Cow::Owned(detail)) }
+        Self { reason, rule: None, detail: Some(Cow::Owned(detail)), retry_after: None }
     }
 
     /// Malformed input, with what was wrong.
@@ -34,13 +36,13 @@ impl Stop {
 
 impl From<Reason> for Stop {
     fn from(reason: Reason) -> Self {
-        Self { reason, rule: None, detail: None }
+        Self { reason, rule: None, detail: None, retry_after: None }
     }
 }
 
 impl From<Refusal> for Stop {
     fn from(refusal: Refusal) -> Self {
-        Self { reason: refusal.reason, rule: refusal.rule, detail: refusal.detail }
+        Self { reason: refusal.reason, rule: refusal.rule, detail: refusal.detail, retry_after: None }
     }
 }
 

@@ -7,10 +7,12 @@ mod upload;
 use std::future::Future;
 use std::pin::{Pin, pin};
 
+use freeboard_audit::{Event, Finding, Severity};
 use freeboard_policy::{AnswerTerms, ApiView, GrantView, Host, Permit, Reason, Route};
 use tokio::time::Instant;
 
 use crate::credential::{Material, Scrubber};
+use crate::decide::breaker::{Overload, Ticket};
 use crate::error::Stop;
 use crate::http1::{Input, Patience, Stream};
 use crate::limits;
@@ -18,7 +20,7 @@ use crate::pipeline::{After, Client, Held};
 use crate::record::Draft;
 use crate::request::{Body, Fields, Length, RequestHead};
 use crate::respond::Sink;
-use crate::upstream::answer::AnswerHead;
+use crate::upstream::answer::{AnswerHead, retry_after};
 use crate::upstream::dial::{Offer, Protocol};
 use crate::upstream::http2::Session;
 use crate::upstream::pool::Key;
@@ -38,6 +40,10 @@ pub struct Plan<'a> {
     pub asked: &'a Host,
     /// What the rule demands of the answer.
     pub answer: Option<&'a AnswerTerms>,
+    /// Told what the API says of its load.
+    pub ticket: &'a Ticket<'a>,
+    /// How many revocations were known when it was decided.
+    pub revocations: u64,
 }
 
 impl Plan<'_> {
@@ -49,6 +55,23 @@ impl Plan<'_> {
             return Ok(());
         }
         Err(Stop::new(Reason::ResponseTypeNotGranted, "the content type of the answer is none of the rule's"))
+    }
+
+    /// The head of an answer: it may say that the API wants no more requests.
+    fn heard(&self, status: u16, fields: &Fields) {
+        let broker = &self.client.broker;
+        let now = broker.clock.now();
+        let wait = || retry_after(fields.first("retry-after")?, now.unix_seconds());
+        let pause = Overload::of(status).and_then(|_| wait());
+        let Some(pause) = self.ticket.answered(status, pause, now.instant) else { return };
+        let api = &self.api.name;
+        let detail =
+            format!("API `{api}` answered {status}: nothing is sent to it for {} s", pause.as_secs());
+        tracing::warn!(%api, status, ?pause, "the breaker opens");
+        let code = "breaker_open".into();
+        let finding = Finding { severity: Severity::Warning, code, credential: None, detail: detail.into() };
+        // An error means that the log is full or down, which requests are refused for.
+        let _ = broker.recorder.event(None, None, Event::Finding(finding));
     }
 
     fn key(&self) -> Key<'_> {
@@ -198,7 +221,12 @@ fn finish(plan: &Plan<'_>, mut connection: Box<Connection>, done: Done) -> After
     match done.guest {
         GuestSide::Websocket => {
             let scrubber = plan.material.map(|material| std::sync::Arc::clone(&material.scrubber));
-            return After::Websocket(Box::new(Switched { connection, scrubber, held: None }));
+            return After::Websocket(Box::new(Switched {
+                connection,
+                scrubber,
+                revocations: plan.revocations,
+                held: None,
+            }));
         }
         _ if done.reusable && connection.input.is_clean() => {
             connection.input.release();
@@ -215,6 +243,8 @@ pub struct Switched {
     pub connection: Box<Connection>,
     /// Masks the credential in what the upstream sends.
     pub scrubber: Option<std::sync::Arc<Scrubber>>,
+    /// See [`Plan::revocations`].
+    pub revocations: u64,
     /// The record, which ends with the websocket, and the place in the budget that it takes until then.
     pub held: Option<Held>,
 }

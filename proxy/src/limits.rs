@@ -167,6 +167,17 @@ pub const TRUST_CONFIGS_KEPT: usize = 1_024;
 
 /// Bytes of one secret or key file. RSA-4096 keys in PEM have 3.2 KiB. At the limit: `credential_unavailable`.
 pub const SECRET_MAX_BYTES: usize = 64 << 10;
+/// 429 or 503 answers in a row, without a time, after which nothing more is sent to an API: one may be chance.
+pub const BREAKER_ANSWERS: u32 = 5;
+/// How long an API is left alone when it does not say; it doubles with each further 503.
+pub const BREAKER_PAUSE: Duration = Duration::from_secs(1);
+/// The longest such pause, also where the API asks for a longer one: an API may not stop its runs for a day.
+pub const BREAKER_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// A health route must answer within this time. At the limit: the API does not work yet.
+pub const BREAKER_PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Callers, and grants, that are revoked until the broker starts anew. More are refused: whoever revokes so many changes the
+/// policy.
+pub const REVOKED_NAMES: usize = 4096;
 /// How often a secret's source is looked at for a replacement: a rotated file is in use a second later.
 pub const SECRET_RECHECK: Duration = Duration::from_secs(1);
 /// A helper that prints a secret must end within this time. At the limit: killed, `credential_unavailable`.

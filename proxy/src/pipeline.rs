@@ -9,12 +9,13 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use freeboard_policy::{Fault, Host, PendingBody, Permit, Reason};
+use freeboard_policy::{ApiView, Fault, Host, PendingBody, Permit, Reason};
 
 use crate::approvals::{Approvals, Asked};
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::credential::sigv4::{Payload, SignedBody};
 use crate::credential::{Attach, Material};
+use crate::decide::breaker::{Admission, Ticket};
 use crate::decide::budget::InFlight;
 use crate::decide::{self, Allowed, Decided, Question};
 use crate::error::Stop;
@@ -64,6 +65,7 @@ pub struct Held {
     place: (Host, u16),
     head: Box<RequestHead>,
     snapshot: Arc<Snapshot>,
+    revocations: u64,
     _in_flight: InFlight,
 }
 
@@ -72,7 +74,8 @@ impl Held {
     pub async fn revoked(&self, client: &Client) -> Stop {
         match question(&self.place.0, self.place.1, &self.head, None) {
             Ok(asked) => {
-                decide::revoked(&client.broker, &client.run, Arc::clone(&self.snapshot), asked).await
+                let seen = Arc::clone(&self.snapshot);
+                decide::revoked(&client.broker, &client.run, seen, self.revocations, asked).await
             }
             Err(stop) => stop,
         }
@@ -113,7 +116,8 @@ pub async fn exchange<B: Body, S: Sink>(
     draft.note(|outcome| outcome.stripped.extend(stripped));
     match result {
         Ok((After::Websocket(mut switched), in_flight, place)) => {
-            switched.held = Some(Held { draft, place, head, snapshot, _in_flight: in_flight });
+            let revocations = switched.revocations;
+            switched.held = Some(Held { draft, place, head, snapshot, revocations, _in_flight: in_flight });
             After::Websocket(switched)
         }
         Ok((after, _in_flight, _)) => {
@@ -171,7 +175,7 @@ async fn decide_and_forward<B: Body, S: Sink>(
             (allowed, Some(held))
         }
     };
-    let Allowed { permit, route, api, grant } = allowed;
+    let Allowed { permit, route, api, grant, revocations } = allowed;
     if let Some(found) = snapshot.placeholders.astray(head) {
         return Err(Stop::with(Reason::PlaceholderAstray, format!("of API `{}`", found.api)));
     }
@@ -186,6 +190,7 @@ async fn decide_and_forward<B: Body, S: Sink>(
     {
         return Err(Stop::with(Reason::BodyTooLarge, format!("{length} bytes, at most {limit}")));
     }
+    let ticket = admitted(client, &api)?;
     let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
     if let Some(calls) = permit.calls() {
         client.run.begin_route(permit.rule(), calls)?;
@@ -239,6 +244,8 @@ async fn decide_and_forward<B: Body, S: Sink>(
         material: material.as_deref(),
         asked: &host,
         answer: answer.as_ref(),
+        ticket: &ticket,
+        revocations,
     };
     let scrubber = material.as_ref().map(|material| Arc::clone(&material.scrubber));
     let mut guarded = Guarded::new(sink, scrubber);
@@ -264,6 +271,20 @@ async fn decide_and_forward<B: Body, S: Sink>(
         outcome.stripped.extend(found.token.then_some("token_in_answer"));
     });
     Ok((after?, in_flight, (host, port)))
+}
+
+/// Asks whether the API takes requests now. Before the budget: a request that is held back costs nothing.
+fn admitted<'a>(client: &'a Client, api: &'a Arc<ApiView>) -> Result<Ticket<'a>, Stop> {
+    let now = client.broker.clock.now().instant;
+    match client.broker.breakers.admit(&api.name, api.health_check.is_some(), now) {
+        Admission::Sent(ticket) => Ok(ticket),
+        Admission::Shed { stop, probe } => {
+            if probe {
+                tokio::spawn(crate::upstream::health::probe(Arc::clone(&client.broker), Arc::clone(api)));
+            }
+            Err(stop)
+        }
+    }
 }
 
 /// Holds the body for the rules that look at it, and asks again.
@@ -358,7 +379,8 @@ async fn while_permitted<B: Body, S: Sink>(
     let asked = question(plan.asked, plan.route.port, head, held)?;
     let mut forward = pin!(forward::forward(plan, permit, draft, head, body, sink));
     // SECURITY: a permission that is taken away ends what it allowed, however long that would have run on.
-    let mut revoked = pin!(decide::revoked(&client.broker, &client.run, Arc::clone(snapshot), asked));
+    let (seen, taken) = (Arc::clone(snapshot), plan.revocations);
+    let mut revoked = pin!(decide::revoked(&client.broker, &client.run, seen, taken, asked));
     poll_fn(|cx| match forward.as_mut().poll(cx) {
         Poll::Ready(after) => Poll::Ready(after),
         Poll::Pending => revoked.as_mut().poll(cx).map(Err),

@@ -1,7 +1,7 @@
 //! What belongs to one run: identity, scope, budgets, names, upstream connections, trace and end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::credential::minted::Leases;
 use crate::decide::budget::GrantBudget;
+use crate::decide::revocations::Revocations;
 use crate::dns::NameTable;
 use crate::error::Stop;
 use crate::limits;
@@ -47,6 +48,10 @@ pub struct RunContext {
     /// SHA-256 of the token that the explicit door on a shared address asks for.
     proxy_token: Option<[u8; 32]>,
     scope: ArcSwapOption<Scoped>,
+    /// Somebody took its grants away.
+    is_revoked: AtomicBool,
+    /// The broker's.
+    revocations: Arc<Revocations>,
     budgets: Mutex<HashMap<Arc<str>, Arc<GrantBudget>>>,
     trace: Mutex<Trace>,
     connections: AtomicUsize,
@@ -60,6 +65,7 @@ pub struct RunContext {
 #[derive(Debug)]
 struct Scoped {
     generation: std::sync::Weak<Snapshot>,
+    revocations: u64,
     scope: Result<Arc<RunScope>, Stop>,
 }
 
@@ -92,6 +98,8 @@ impl RunContext {
             ended: CancellationToken::new(),
             proxy_token,
             scope: ArcSwapOption::empty(),
+            is_revoked: AtomicBool::new(false),
+            revocations: Arc::clone(&broker.revocations),
             budgets: Mutex::default(),
             trace: Mutex::default(),
             connections: AtomicUsize::new(0),
@@ -105,8 +113,8 @@ impl RunContext {
         Ok(Arc::new(run))
     }
 
-    /// The run's grants under this generation of policy: resolved once per generation, so a reload that takes a
-    /// grant away takes effect at the next request.
+    /// The run's grants under this generation of policy: resolved once per generation and revocation, so that what is
+    /// taken away is gone at the next request.
     ///
     /// # Errors
     /// The run has ended, its time for the grants is over, or policy no longer gives them. A run without grants
@@ -118,12 +126,16 @@ impl RunContext {
         if self.grants.is_empty() {
             return Err(Stop::new(Reason::HostNotGranted, "the run has no grants"));
         }
+        let revocations = self.revocations.count();
         let cached = self.scope.load();
         let scope = match cached.as_ref() {
-            Some(scoped) if std::ptr::eq(scoped.generation.as_ptr(), Arc::as_ptr(snapshot)) => {
+            Some(scoped)
+                if std::ptr::eq(scoped.generation.as_ptr(), Arc::as_ptr(snapshot))
+                    && scoped.revocations == revocations =>
+            {
                 scoped.scope.clone()?
             }
-            _ => self.resolve(snapshot, now)?,
+            _ => self.resolve(snapshot, revocations, now)?,
         };
         let ttl_over = scope
             .ttl_seconds
@@ -143,17 +155,46 @@ impl RunContext {
         })
     }
 
-    fn resolve(&self, snapshot: &Arc<Snapshot>, now: Moment) -> Result<Arc<RunScope>, Stop> {
-        let question = ScopeQuestion {
-            caller: self.caller.as_deref(),
-            grants: &self.grants,
-            tier: Some(self.tier),
-            now_unix: now.unix_seconds(),
-        };
-        let scope = snapshot.policy.scope(&question).map(Arc::new).map_err(Stop::from);
-        self.scope
-            .store(Some(Arc::new(Scoped { generation: Arc::downgrade(snapshot), scope: scope.clone() })));
+    fn resolve(
+        &self,
+        snapshot: &Arc<Snapshot>,
+        revocations: u64,
+        now: Moment,
+    ) -> Result<Arc<RunScope>, Stop> {
+        let scope = self.grants_left().and_then(|grants| {
+            let question = ScopeQuestion {
+                caller: self.caller.as_deref(),
+                grants: &grants,
+                tier: Some(self.tier),
+                now_unix: now.unix_seconds(),
+            };
+            snapshot.policy.scope(&question).map(Arc::new).map_err(Stop::from)
+        });
+        let generation = Arc::downgrade(snapshot);
+        self.scope.store(Some(Arc::new(Scoped { generation, revocations, scope: scope.clone() })));
         scope
+    }
+
+    /// The grants that nobody has taken away.
+    ///
+    /// # Errors
+    /// `grant_revoked`
+    pub fn grants_left(&self) -> Result<Vec<String>, Stop> {
+        if self.is_revoked.load(Ordering::Acquire) {
+            return Err(Stop::new(Reason::GrantRevoked, "the run's grants were revoked"));
+        }
+        self.revocations.left(self.caller.as_deref(), &self.grants)
+    }
+
+    /// Takes all grants from this run.
+    pub fn revoke(&self) {
+        self.is_revoked.store(true, Ordering::Release);
+        self.revocations.of_run();
+    }
+
+    /// See [`Revocations::count`].
+    pub fn revocations(&self) -> u64 {
+        self.revocations.count()
     }
 
     /// What this run has left under one grant. A reload changes the limits, not what was used.
@@ -281,6 +322,12 @@ impl Runs {
     pub fn connections(&self) -> usize {
         let runs = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
         runs.values().map(|run| run.connections()).sum()
+    }
+
+    /// The open runs of which this holds.
+    pub fn which(&self, holds: impl Fn(&RunContext) -> bool) -> Vec<Arc<RunContext>> {
+        let runs = self.by_id.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.values().filter(|run| holds(run)).cloned().collect()
     }
 
     pub fn find(&self, id: &str) -> Option<Arc<RunContext>> {

@@ -291,7 +291,7 @@ pub(crate) async fn prepare(link: Option<&Link>, order: &Order) -> Result<Option
 
 fn refused_by_broker(reason: Reason, message: String) -> Refusal {
     match reason {
-        Reason::GrantNotAvailable | Reason::GrantExpired => Refusal::Grant,
+        Reason::GrantNotAvailable | Reason::GrantExpired | Reason::GrantRevoked => Refusal::Grant,
         _ => Refusal::Broker(BrokerError::Refused { reason, message }),
     }
 }

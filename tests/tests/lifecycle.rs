@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use freeboard_policy::Tier;
+use freeboard_tests::answer::Answer;
 use freeboard_tests::broker::program;
 use freeboard_tests::expect::{allowed, allowed_on, bare, get, refused, refused_on};
 use freeboard_tests::lab::{Lab, POLICY, WAYS, Way};
@@ -385,4 +386,122 @@ fn an_upload_that_is_cut_is_recorded_with_what_had_passed() {
             assert_eq!(record["request_bytes"], 10_000, "{record:#?}");
         }
     }
+}
+
+/// `freeboard grants revoke`.
+fn revoke(lab: &Lab, of: &str, name: &str) -> std::process::Output {
+    let mut command = Command::new(program("freeboard"));
+    command.args(["grants", "revoke", of, name, "--by", "alice", "--config"]).arg(lab.broker.config_file());
+    command.output().unwrap()
+}
+
+#[test]
+fn grants_that_are_revoked_are_cut_within_a_second_and_recorded() {
+    let Some(lab) = Lab::start() else { return };
+    lab.upstream.take_over("pub.test", "/sse", |_, stream| {
+        let head =
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut sent = stream.write_all(head);
+        while sent.and_then(|()| stream.flush()).is_ok() {
+            std::thread::sleep(Duration::from_millis(50));
+            sent = stream.write_all(b"8\r\ndata: 1\n\r\n");
+        }
+    });
+    let (one, other) = (lab.run(&["pub", "items"]), lab.run(&["pub", "items"]));
+    for (of, name, still_pub, still_items) in [
+        ("run", one.id.as_str(), false, false),
+        ("grant", "pub", false, true),
+        ("caller", "lab", false, false),
+    ] {
+        let run = if of == "run" { &one } else { &other };
+        // By the last step the grant is gone: a stream is only open before.
+        let stream = (of != "caller").then(|| {
+            let mut wire = run.tls(Way::Transparent, "pub.test");
+            wire.send(get("pub.test", "/sse")).unwrap();
+            wire
+        });
+        wait::until_true("the stream runs", || of == "caller" || lab.upstream.bytes() > 0);
+        let mut items = run.tls(Way::Transparent, "api.test");
+        let before = Instant::now();
+        let output = revoke(&lab, of, name);
+        assert!(output.status.success(), "{output:?}");
+        if let Some(mut wire) = stream {
+            wire.rest();
+            assert!(before.elapsed() < Duration::from_secs(2), "{of}: cut after {:?}", before.elapsed());
+            let cut = wait::until("the cut stream is recorded", || {
+                lab.audit.decisions(&run.id).into_iter().find(|record| record["path"] == "/sse")
+            });
+            assert_eq!(
+                (&cut["verdict"], &cut["detail"]),
+                (&"failed".into(), &"cut: a grant was revoked".into())
+            );
+        }
+        let record = wait::until("the revocation is recorded", || {
+            lab.audit.records().into_iter().find(|record| record["kind"] == "revoked" && record["of"] == of)
+        });
+        assert_eq!((&record["name"], &record["by"]), (&name.into(), &"alice".into()));
+        let asked = items.ask(get("api.test", "/v1/items/1"));
+        assert_eq!(asked.status() == Some(200), still_items, "{of}: {asked:?}");
+        assert_eq!(run.resolve("pub.test").is_some(), still_pub, "{of}");
+        let refused = |grants: &[&str]| lab.prepare(grants).err().map(|error| error.to_string());
+        match of {
+            "run" => assert_eq!(refused(&["pub"]), None, "other runs have it"),
+            "grant" => assert!(refused(&["pub", "items"]).unwrap().contains("grant_revoked")),
+            _ => assert!(refused(&["items"]).unwrap().contains("grant_revoked")),
+        }
+    }
+    for (of, name) in [("run", "0123456789abcdef0123456789abcdef"), ("grant", "nonsense")] {
+        let output = revoke(&lab, of, name);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+    }
+    assert!(verifies(&lab));
+}
+
+/// Two runs, and an API that says what it is told to.
+#[test]
+fn an_api_that_is_overloaded_is_left_alone_by_all_runs_and_that_costs_no_budget() {
+    let policy = POLICY.replace("[api.pub]\n", "[api.pub]\nhealth_check = \"GET /health\"\n").replace(
+        "[grant.pub]\ncallers = [\"lab\"]\nbudget = { calls = 100000,",
+        "[grant.pub]\ncallers = [\"lab\"]\nbudget = { calls = 3,",
+    );
+    assert!(policy.contains("health_check") && policy.contains("calls = 3,"));
+    let Some(lab) = Lab::start_with(&policy, &[]) else { return };
+    lab.upstream.on("pub.test", "/429", |_| Answer::new(429, &["Retry-After: 2"], "slow down"));
+    lab.upstream.on("pub.test", "/503", |_| Answer::new(503, &["Retry-After: 1"], "down"));
+    lab.upstream.on("pub.test", "/health", |_| Answer::new(500, &[], "not yet"));
+    let (one, other) = (lab.run(&["pub"]), lab.run(&["pub"]));
+    let ask = |run: &freeboard_tests::lab::Run<'_>, path: &str| {
+        let response = run.tls(Way::Transparent, "pub.test").ask(get("pub.test", path)).answer();
+        (response.status, response.reason())
+    };
+    let shed = (503, Some("shed".to_owned()));
+    let paths = || lab.upstream.take().into_iter().map(|asked| asked.target).collect::<Vec<_>>();
+
+    assert_eq!(ask(&one, "/429").0, 429);
+    paths();
+    for _ in 0..5 {
+        assert_eq!(ask(&other, "/x"), shed, "more than its calls");
+    }
+    assert!(paths().is_empty(), "neither the request nor the health route was sent");
+    let record = other.decisions(5).pop().unwrap();
+    assert_eq!((&record["verdict"], &record["reason"]), (&"shed".into(), &"shed".into()));
+    wait::until_true("the time is waited out", || ask(&other, "/x").0 == 200);
+    assert_eq!(paths(), ["/x"]);
+
+    assert_eq!(ask(&one, "/503").0, 503);
+    wait::until_true("the health route is asked", || {
+        assert_eq!(ask(&other, "/x"), shed);
+        paths().iter().any(|path| path == "/health")
+    });
+    lab.upstream.on("pub.test", "/health", |asked| {
+        assert_eq!(asked.field("authorization"), None);
+        Answer::new(204, &[], "")
+    });
+    wait::until_true("it works again", || ask(&other, "/x").0 == 200);
+    assert_eq!(paths().iter().filter(|path| *path == "/x").count(), 1);
+    let trace = other.close();
+    assert_eq!((trace.allowed, trace.denied), (2, 0));
+    assert!(trace.shed >= 7, "{trace:?}");
+    let findings = lab.audit.records().into_iter().filter(|record| record["code"] == "breaker_open");
+    assert_eq!(findings.count(), 2);
 }

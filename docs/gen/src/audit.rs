@@ -62,6 +62,7 @@ mod tests {
             "run_refused",
             "policy_loaded",
             "reload_refused",
+            "revoked",
             "started",
             "stopped",
             "finding",

@@ -30,6 +30,8 @@ pub enum Event {
     PolicyLoaded(PolicyLoaded),
     /// A reload was refused; the policy named on this line stays in force.
     ReloadRefused(ReloadRefused),
+    /// Somebody took grants away; what was in flight under them was cut.
+    Revoked(Revoked),
     /// The broker started.
     Started(Started),
     /// The broker stopped in order. Its absence before a `started` record means a crash.
@@ -223,6 +225,29 @@ pub struct ReloadRefused {
     pub problems: usize,
     /// The first problem, with its place.
     pub detail: Box<str>,
+}
+
+/// From whom grants were taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RevokedFrom {
+    /// From one run, all of its grants.
+    Run,
+    /// From a caller, in every run, all grants.
+    Caller,
+    /// From everybody, one grant.
+    Grant,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Revoked {
+    pub of: RevokedFrom,
+    /// The run's id, the caller's name or the grant's name.
+    pub name: Box<str>,
+    /// Who said so.
+    pub by: Box<str>,
+    /// Open runs that had them.
+    pub runs: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]

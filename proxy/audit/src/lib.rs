@@ -23,7 +23,7 @@ pub use chain::{Chain, Digest, EncodeError, Entry};
 pub use escape::{MAX_FIELD_BYTES, printable, printable_line};
 pub use event::{
     CloseCause, Decided, Event, Finding, GateClosed, GateOpened, Loaded, Measured, PolicyLoaded, Recovered,
-    ReloadRefused, RunRefused, Severity, Started, Stopped, Suppressed, Verdict,
+    ReloadRefused, Revoked, RevokedFrom, RunRefused, Severity, Started, Stopped, Suppressed, Verdict,
 };
 pub use identity::{PolicyIdentity, RunIdentity};
 pub use redact::{REDACTED, redact_query};

@@ -87,6 +87,9 @@ pub fn readable(record: &RawRecord) -> String {
             record.text("generation"),
             record.text("detail")
         ),
+        "revoked" => {
+            format!("REVOKED {}", record.labelled(&["of", "name", "by", "runs"]))
+        }
         "started" => format!("broker started {}", record.labelled(&["version", "pid", "uid"])),
         "stopped" => format!("broker stopped {}", record.labelled(&["cause", "cut"])),
         "finding" => format!(

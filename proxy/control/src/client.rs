@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::frame::{Connection, FrameError, Receiver, Sender};
 use crate::message::{
     Answer, AnswerBody, ApprovalWord, CloseGate, OpenGate, PendingApproval, PrepareRun, Prepared, Request,
-    RequestBody, RunNote, Trace,
+    RequestBody, Revocation, RunNote, Trace,
 };
 
 /// Calls that wait to be written. Further callers wait their turn.
@@ -111,6 +111,14 @@ impl Client {
         let word = ApprovalWord { id, approve, by: by.to_owned() };
         match self.call(RequestBody::Decide(word), Vec::new()).await? {
             AnswerBody::Decided => Ok(()),
+            _ => Err(ClientError::WrongAnswer),
+        }
+    }
+
+    /// Takes grants away. Answers how many open runs had them.
+    pub async fn revoke(&self, revocation: Revocation) -> Result<u64, ClientError> {
+        match self.call(RequestBody::Revoke(revocation), Vec::new()).await? {
+            AnswerBody::Revoked(runs) => Ok(runs),
             _ => Err(ClientError::WrongAnswer),
         }
     }

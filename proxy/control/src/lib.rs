@@ -19,7 +19,7 @@ pub use evidence::{Evidence, Fact};
 pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES, Receiver, Sender};
 pub use message::{
     Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, OpenGate, PendingApproval, PrepareRun, Prepared,
-    Request, RequestBody, RunNote, SurfaceApi, Trace,
+    Request, RequestBody, Revocation, Revoked, RunNote, SurfaceApi, Trace,
 };
 pub use service::{ServiceManager, Sockets};
 pub use supervised::{Lifeline, inherited_file};

@@ -29,6 +29,30 @@ pub enum RequestBody {
     Approvals,
     /// A person's word on one request.
     Decide(ApprovalWord),
+    /// Somebody takes grants away. Asked by `freeboard grants revoke`.
+    Revoke(Revocation),
+}
+
+/// Grants that are not to be used any more, from now on and until the broker starts anew.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    pub of: Revoked,
+    pub name: String,
+    /// Who says so.
+    pub by: String,
+}
+
+/// From whom grants are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Revoked {
+    /// Every grant of one open run.
+    Run,
+    /// Every grant of every run of a caller.
+    Caller,
+    /// One grant of every run.
+    Grant,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -145,6 +169,8 @@ pub enum AnswerBody {
     Noted,
     Approvals(Vec<PendingApproval>),
     Decided,
+    /// Runs that had it.
+    Revoked(u64),
     /// Nothing was opened. `message` is for operators.
     Refused {
         reason: Reason,

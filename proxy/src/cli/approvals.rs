@@ -1,10 +1,11 @@
 //! `freeboard approvals`: what waits for a person in the running broker, and the person's word on it.
 
 use clap::Subcommand;
-use freeboard_control::{Client, ClientError, PendingApproval};
+use freeboard_control::PendingApproval;
 use serde_json::json;
 
-use super::{ConfigFlags, Exit, exit, terminal};
+use super::ask::ask;
+use super::{ConfigFlags, Exit, terminal};
 
 /// Requests that wait for a person
 #[derive(Debug, Subcommand)]
@@ -38,7 +39,7 @@ pub struct Word {
 impl Approvals {
     pub(super) fn run(self) -> Exit {
         match self {
-            Self::List { config, json } => with_broker(&config, async |client| {
+            Self::List { config, json } => ask(&config, async |client| {
                 let waiting = client.approvals().await?;
                 Ok(terminal::print(&if json { lines(&waiting) } else { table(&waiting) }))
             }),
@@ -50,36 +51,11 @@ impl Approvals {
 
 impl Word {
     fn say(&self, approve: bool) -> Exit {
-        with_broker(&self.config, async |client| {
+        ask(&self.config, async |client| {
             client.decide_approval(self.id, approve, &self.by).await?;
             let done = if approve { "approved" } else { "denied" };
             Ok(terminal::print(&format!("{done}: request {}", self.id)))
         })
-    }
-}
-
-fn with_broker(config: &ConfigFlags, ask: impl AsyncFnOnce(Client) -> Result<Exit, ClientError>) -> Exit {
-    let config = match config.load(&[]) {
-        Ok(config) => config,
-        Err(code) => return code,
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return exit::report(Exit::System, &error),
-    };
-    let socket = config.control_socket.clone();
-    let asked = runtime.block_on(async { ask(Client::connect(&socket).await?).await });
-    match asked {
-        Ok(code) => code,
-        Err(error @ ClientError::Refused { .. }) => exit::report(Exit::Problems, &error),
-        Err(error) => {
-            let code = exit::report(Exit::System, &error);
-            exit::hint(&format!(
-                "the broker listens at `{}`, for root, its own user and `control_uids`",
-                socket.display()
-            ));
-            code
-        }
     }
 }
 

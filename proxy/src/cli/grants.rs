@@ -1,10 +1,12 @@
-//! `freeboard grants list`: what the policy gives to whom.
+//! `freeboard grants`: what the policy gives to whom, and how it is taken away from those who run.
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Subcommand, ValueEnum};
+use freeboard_control::{Revocation, Revoked};
 use freeboard_policy::{GrantView, Policy, Tier};
 
+use super::ask::ask;
 use super::{ConfigFlags, Exit, exit, terminal};
 use crate::reload;
 
@@ -19,11 +21,39 @@ pub enum Grants {
         #[arg(long, value_name = "FOLDER")]
         policy: Option<PathBuf>,
     },
+    /// Take grants away at once: what is in flight under them is cut, and new requests and runs are refused
+    ///
+    /// It holds until the broker starts anew. Change the policy too.
+    Revoke {
+        /// From whom
+        #[arg(value_name = "KIND")]
+        of: From,
+        /// Id of the run, name of the caller or of the grant
+        name: String,
+        /// Who says so; goes into the audit log
+        #[arg(long, value_name = "NAME")]
+        by: String,
+        #[command(flatten)]
+        config: ConfigFlags,
+    },
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub enum From {
+    /// All grants of one run
+    Run,
+    /// All grants of every run of a caller
+    Caller,
+    /// One grant of every run
+    Grant,
 }
 
 impl Grants {
     pub(super) fn run(self) -> Exit {
-        let Self::List { config, policy } = self;
+        let (config, policy) = match self {
+            Self::List { config, policy } => (config, policy),
+            Self::Revoke { of, name, by, config } => return revoke(of, name, by, &config),
+        };
         let config = match config.load(&[("policy", policy.as_ref())]) {
             Ok(config) => config,
             Err(exit) => return exit,
@@ -33,6 +63,20 @@ impl Grants {
             Err(error) => exit::report(Exit::Policy, &error),
         }
     }
+}
+
+fn revoke(of: From, name: String, by: String, config: &ConfigFlags) -> Exit {
+    let of = match of {
+        From::Run => Revoked::Run,
+        From::Caller => Revoked::Caller,
+        From::Grant => Revoked::Grant,
+    };
+    ask(config, async |client| {
+        let runs = client.revoke(Revocation { of, name, by }).await?;
+        let exit = terminal::print(&format!("revoked: {runs} open runs had it"));
+        exit::hint("it holds until the broker starts anew; change the policy too");
+        Ok(exit)
+    })
 }
 
 fn table(policy: &Policy) -> String {

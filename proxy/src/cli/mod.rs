@@ -1,6 +1,7 @@
 //! The commands of `freeboard`, one file each. Data goes to stdout, everything else to stderr.
 
 pub mod approvals;
+mod ask;
 pub mod audit;
 pub mod ca;
 pub mod doctor;
@@ -34,7 +35,7 @@ enum Verb {
     /// Read and verify the audit log
     #[command(subcommand)]
     Audit(audit::Audit),
-    /// List the grants of the policy
+    /// List the grants of the policy; take one away
     #[command(subcommand)]
     Grants(grants::Grants),
     /// Requests that wait for a person: list, approve, deny

@@ -5,6 +5,7 @@
 
 mod gates;
 mod prepare;
+mod revoke;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -135,6 +136,7 @@ impl ControlServer {
             RequestBody::Note(note) => Ok(self.note(note)),
             RequestBody::Approvals => Ok(AnswerBody::Approvals(self.broker.approvals.list())),
             RequestBody::Decide(word) => Ok(self.decide(&word)),
+            RequestBody::Revoke(revocation) => Ok(revoke::revoke(&self.broker, &revocation)),
         }
     }
 

@@ -24,6 +24,11 @@ pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
     if run.grants.is_empty() {
         return AnswerBody::Prepared(prepared);
     }
+    match broker.revocations.left(run.caller.as_deref(), &run.grants) {
+        Ok(left) if left.len() == run.grants.len() => {}
+        Ok(_) => return refused(Reason::GrantRevoked, "a grant that the run names was revoked"),
+        Err(stop) => return refused(stop.reason, stop.to_string()),
+    }
     let question = ScopeQuestion {
         caller: run.caller.as_deref(),
         grants: &run.grants,

@@ -13,8 +13,10 @@ use crate::request::Fields;
 use crate::request::held::Content;
 use crate::run::RunContext;
 
+pub mod breaker;
 pub mod budget;
 pub mod rates;
+pub mod revocations;
 
 /// A request that policy allows, with what goes with the permit.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub struct Allowed<'s> {
     pub route: Route,
     pub api: Arc<ApiView>,
     pub grant: &'s GrantView,
+    /// How many revocations were known.
+    pub revocations: u64,
 }
 
 /// What a run asks for: the facts of one request that policy looks at.
@@ -72,6 +76,8 @@ pub fn request<'s>(
     now: Moment,
     asked: Question<'_>,
 ) -> Result<Decided<'s>, Stop> {
+    // Before the look: one that comes meanwhile is seen by `revoked`.
+    let revocations = run.revocations();
     let (scope, route) = destination(run, snapshot, now, asked.host, asked.port)?;
     let question = RequestQuestion {
         scope: &scope,
@@ -96,15 +102,16 @@ pub fn request<'s>(
     }
     let api = snapshot.api(&route.api).ok_or(fault("policy does not know its own API"))?;
     let grant = snapshot.grant(permit.grant()).ok_or(fault("policy does not know its own grant"))?;
-    Ok(Decided::Allowed(Allowed { permit, route, api, grant }))
+    Ok(Decided::Allowed(Allowed { permit, route, api, grant, revocations }))
 }
 
 /// Ends when what is in flight is no longer allowed, by a new generation of policy or because its time is over, with what
-/// policy says now. `seen` is the generation that allowed it.
+/// policy says now. `seen` is the generation that allowed it, and `taken` how many revocations were known then.
 pub async fn revoked(
     broker: &Broker,
     run: &RunContext,
     mut seen: Arc<Snapshot>,
+    mut taken: u64,
     asked: Question<'_>,
 ) -> Stop {
     let mut told = false;
@@ -112,9 +119,15 @@ pub async fn revoked(
         // Made before the look, so that nothing is missed.
         let ask_again = broker.ask_again.notified();
         let current = broker.snapshot();
-        let changed = !Arc::ptr_eq(&seen, &current);
-        if changed || told {
-            let why = if changed { "cut: the policy has changed" } else { "cut: the grant's time is over" };
+        let (changed, revocations) = (!Arc::ptr_eq(&seen, &current), run.revocations());
+        if changed || told || revocations != taken {
+            let why = if changed {
+                "cut: the policy has changed"
+            } else if revocations != taken {
+                "cut: a grant was revoked"
+            } else {
+                "cut: the grant's time is over"
+            };
             match request(run, &current, broker.clock.now(), asked) {
                 Ok(Decided::Allowed(_)) => {}
                 // SECURITY: its body is gone, so nobody can tell what the new rules would say of it.
@@ -124,7 +137,7 @@ pub async fn revoked(
                     return stop;
                 }
             }
-            seen = current;
+            (seen, taken) = (current, revocations);
         }
         ask_again.await;
         told = true;

@@ -270,6 +270,7 @@ async fn relay<S: Sink>(
         outcome.upstream_us = upstream_us;
         outcome.status = response.status;
     });
+    plan.heard(response.status, &response.fields);
     let limit = response_limit(plan.grant);
     if let Length::Sized(length) = response.length
         && length > limit

@@ -31,6 +31,7 @@ pub(super) async fn relay<S: Sink>(
         outcome.upstream_status = Some(answer.status);
         outcome.upstream_us = upstream_us;
     });
+    plan.heard(answer.status, &answer.fields);
     if answer.status == 101 {
         return switch(answer, head, draft, sink).await;
     }

@@ -37,7 +37,10 @@ pub fn refused(stop: &Stop, id: RequestId, close: bool) -> Refused {
     fields.push("x-freeboard-request-id", document.request_id.as_bytes());
     match stop.reason {
         Reason::ProxyAuthRequired => fields.push("proxy-authenticate", b"Basic realm=\"freeboard\""),
-        Reason::BudgetExhausted | Reason::RunLimit | Reason::Shed => fields.push("retry-after", b"60"),
+        Reason::BudgetExhausted | Reason::RunLimit | Reason::Shed => {
+            let seconds = stop.retry_after.unwrap_or(60).to_string();
+            fields.push("retry-after", seconds.as_bytes());
+        }
         _ => {}
     }
     let status = match stop.reason.status() {
@@ -91,6 +94,7 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::AddressRefused => ("The host's address is not one that may be dialled.", OPERATOR_HINT),
         Reason::PlainHttp => ("Clear-text http is not forwarded.", "Use https."),
         Reason::GrantExpired => ("The grant's time is over.", POLICY_HINT),
+        Reason::GrantRevoked => ("The grant was taken away.", POLICY_HINT),
         Reason::GrantNotYetValid => ("The grant's first day is still to come.", POLICY_HINT),
         Reason::GrantOutsideSchedule => ("The grant does not work at this time.", POLICY_HINT),
         Reason::ApprovalDenied => ("A person refused this request.", POLICY_HINT),

@@ -1,5 +1,7 @@
 //! The head of an upstream's response: framing decided once, end-to-end fields kept. Responses are hostile too.
 
+use std::time::Duration;
+
 use freeboard_policy::Reason;
 use smallvec::SmallVec;
 
@@ -179,4 +181,35 @@ pub fn forwards(role: Role) -> bool {
 
 fn malformed(what: &'static str) -> Stop {
     Stop::new(Reason::UpstreamMalformed, what)
+}
+
+/// RFC 9110 5.6.7, in the form that everybody sends: seconds since 1970 UTC.
+pub fn date(value: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
+    Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_second())
+}
+
+/// RFC 9110 10.2.3: a number of seconds, or a time. One that has passed is no wait at all.
+pub fn retry_after(value: &[u8], now_unix: i64) -> Option<Duration> {
+    let seconds = match decimal(value) {
+        Some(seconds) => seconds,
+        None => u64::try_from(date(value)?.saturating_sub(now_unix)).unwrap_or_default(),
+    };
+    Some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_dates_and_waits_that_servers_send() {
+        assert_eq!(date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+        assert_eq!(date(b"tomorrow"), None);
+        let wait = |value: &[u8]| retry_after(value, 784_111_700).map(|wait| wait.as_secs());
+        assert_eq!(wait(b"120"), Some(120));
+        assert_eq!(wait(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(77));
+        assert_eq!(wait(b"Sun, 06 Nov 1994 08:00:00 GMT"), Some(0));
+        assert_eq!(wait(b"-1"), None);
+    }
 }

@@ -6,12 +6,11 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freeboard_policy::{ApiView, Host, Reason};
 use zeroize::Zeroizing;
 
-use super::answer::AnswerHead;
+use super::answer::{AnswerHead, date, retry_after};
 use super::dial::{Dialler, Offer};
 use super::send::{Connection, ReadHead};
 use crate::credential::Secret;
@@ -22,7 +21,6 @@ use crate::http1::{Input, Patience, Stream, write};
 use crate::limits::{
     CLIENT_WRITE_TIMEOUT, ISSUER_ANSWER_BYTES, MAX_INTERIM_RESPONSES, MINT_FAILURE_PAUSE_MAX, MINT_TIMEOUT,
 };
-use crate::request::head::decimal;
 
 impl Issuers for Dialler {
     fn ask<'a>(
@@ -37,17 +35,18 @@ impl Issuers for Dialler {
             let bytes = head_and_body(host, *port, &request);
             let gone = |error: std::io::Error| Stop::with(Reason::UpstreamUnreachable, error.to_string());
             stream.write_all(&bytes, CLIENT_WRITE_TIMEOUT).await.map_err(gone)?;
-            let head = read_head(&stream, &mut input).await?;
+            let head = read_head(&stream, &mut input, request.method == "HEAD").await?;
             let body = read_body(&stream, &mut input, &head).await?;
+            let answered = head.fields.first("date").and_then(date);
             Ok(IssuerAnswer {
                 status: head.status,
                 body,
-                date: head.fields.first("date").and_then(date),
+                date: answered,
                 retry_after: head
                     .fields
                     .first("retry-after")
-                    .and_then(decimal)
-                    .map(|seconds| Duration::from_secs(seconds).min(MINT_FAILURE_PAUSE_MAX)),
+                    .and_then(|value| retry_after(value, answered.unwrap_or_default()))
+                    .map(|pause| pause.min(MINT_FAILURE_PAUSE_MAX)),
             })
         })
     }
@@ -83,9 +82,9 @@ fn head_and_body(host: &Host, port: u16, request: &IssuerRequest) -> Zeroizing<V
     bytes
 }
 
-async fn read_head(stream: &Stream, input: &mut Input) -> Result<AnswerHead, Stop> {
+async fn read_head(stream: &Stream, input: &mut Input, to_head: bool) -> Result<AnswerHead, Stop> {
     for _ in 0..MAX_INTERIM_RESPONSES {
-        match Connection::read_head(stream, input, false, Patience::For(MINT_TIMEOUT)).await? {
+        match Connection::read_head(stream, input, to_head, Patience::For(MINT_TIMEOUT)).await? {
             ReadHead::ClosedSilently => {
                 return Err(Stop::new(Reason::UpstreamUnreachable, "closed without an answer"));
             }
@@ -115,22 +114,5 @@ async fn read_body(stream: &Stream, input: &mut Input, head: &AnswerHead) -> Res
                 return Err(Stop::new(Reason::UpstreamUnreachable, "closed inside the answer"));
             }
         }
-    }
-}
-
-/// RFC 9110 5.6.7, in the form that everybody sends.
-fn date(value: &[u8]) -> Option<i64> {
-    let text = std::str::from_utf8(value).ok()?;
-    Some(jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_second())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_the_date_that_servers_send() {
-        assert_eq!(date(b"Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
-        assert_eq!(date(b"tomorrow"), None);
     }
 }

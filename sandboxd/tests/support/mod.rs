@@ -242,6 +242,7 @@ impl FakeBroker {
             RequestBody::Close(_) => "close",
             RequestBody::Note(_) => "note",
             RequestBody::Approvals | RequestBody::Decide(_) => "approvals",
+            RequestBody::Revoke(_) => "revoke",
         };
         self.asked.lock().unwrap().iter().map(word).collect()
     }
@@ -285,7 +286,9 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
         }
         RequestBody::Close(_) => AnswerBody::Closed(Trace { allowed: 2, ..Trace::default() }),
         RequestBody::Note(_) => AnswerBody::Noted,
-        RequestBody::Approvals | RequestBody::Decide(_) => unreachable!("sandboxd approves nothing"),
+        RequestBody::Approvals | RequestBody::Decide(_) | RequestBody::Revoke(_) => {
+            unreachable!("people say this, not sandboxd")
+        }
     }
 }
 
