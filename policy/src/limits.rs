@@ -41,6 +41,13 @@ pub const DIAGNOSTICS_MAX: usize = 500;
 /// a few hundred; at the limit it is undecided, which every asker takes as the worse answer.
 pub const AUTOMATA_STATES_MAX: usize = 200_000;
 
+/// Requests that are tried for one difference in conditions. A rule has some ten conditions with some ten values each; beyond
+/// that a difference is shown without the fields and the body that make it.
+pub const SAMPLES_MAX: usize = 1_000;
+
+/// Characters or elements of a value that is made to be too long. A limit above that is not shown by a request.
+pub const SAMPLE_ITEMS_MAX: usize = 4_096;
+
 /// Bytes of a request body that are held for a rule that looks at it, where the rule says nothing (`inspect_bytes`). API
 /// calls are rarely above some 100 KiB; a larger body is refused with `inspection_too_large`.
 pub const INSPECT_BYTES_DEFAULT: u64 = 1024 * 1024;

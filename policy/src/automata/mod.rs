@@ -20,6 +20,7 @@ pub(crate) use search::search;
 
 use crate::route::RouteLine;
 use crate::route::compare::Reading;
+use crate::route::pattern::{Decoded, Pattern};
 
 /// One rule of a question.
 #[derive(Debug, Clone, Copy)]
@@ -89,6 +90,15 @@ pub(crate) fn overlap(one: Rule<'_>, other: Rule<'_>) -> Answer {
 pub(crate) fn uncovered(rule: Rule<'_>, by: &[Rule<'_>]) -> Answer {
     let rules: Vec<Rule<'_>> = std::iter::once(rule).chain(by.iter().copied()).collect();
     search(&rules, 0, |hits| !hits.iter().skip(1).any(|hit| *hit))
+}
+
+/// Texts that tell these patterns apart: a shortest one for each combination of patterns that match it. Empty where they are
+/// too large together.
+pub(crate) fn texts(patterns: &[&Pattern]) -> Vec<String> {
+    let patterns: Vec<_> = patterns.iter().map(|pattern| (*pattern, Reading::Allow)).collect();
+    let parts = values::parts(&patterns).unwrap_or_default();
+    let decoded = parts.iter().map(|raw| Decoded::of(raw.as_bytes()).collect());
+    decoded.filter_map(|text| String::from_utf8(text).ok()).collect()
 }
 
 /// More states than a question may look at.

@@ -43,6 +43,11 @@ impl GrpcMethod {
         same(&self.service, service) && self.method.as_ref().is_none_or(|known| same(known, method))
     }
 
+    /// Whether every call that is `other` is this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.service == other.service && (self.method.is_none() || self.method == other.method)
+    }
+
     /// Whether some call is both.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.service == other.service

@@ -50,6 +50,13 @@ impl MediaRange {
             }
     }
 
+    /// Whether every media type of `other` is in this range, as far as that is plain.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self == other
+            || (self.kind == other.kind && self.subtype == Subtype::Any)
+            || matches!(&other.subtype, Subtype::Exact(exact) if self.matches(&other.kind, exact))
+    }
+
     /// Whether some media type is in both; may say yes too often for suffixes.
     pub(crate) fn meets(&self, other: &Self) -> bool {
         self.kind == other.kind

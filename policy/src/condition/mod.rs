@@ -15,6 +15,8 @@ pub(crate) mod json;
 pub(crate) mod mcp;
 pub(crate) mod media;
 pub(crate) mod pending;
+pub(crate) mod sample;
+mod within;
 
 use std::borrow::Cow;
 use std::sync::Arc;

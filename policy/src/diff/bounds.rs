@@ -42,7 +42,7 @@ pub(super) fn of_grant(pair: &Pair<'_>, changes: &mut Vec<Change>) {
                     grants: &[pair.name],
                     tier: between(old.view.floor, new.view.floor),
                 };
-                change.witness = Some(run.ask(pair.policies, host, *port, request));
+                change.witness = Some(run.ask(pair.policies, host, *port, request, None));
             } else {
                 pair.show(&mut change, &[pair.name], host, *port, found);
             }

@@ -6,9 +6,12 @@ use serde::Serialize;
 
 use crate::automata::Witness;
 use crate::compiled::Grant;
+use crate::condition::fields::HeaderFields;
+use crate::condition::sample::{self, Sample};
+use crate::condition::{Head, Terms};
 use crate::{
-    Decision, DestinationQuestion, Host, NoFields, Permit, Policy, Reason, RequestQuestion, ScopeQuestion,
-    Target, Tier,
+    Decision, DestinationQuestion, HeldBody, Host, NoFields, Permit, Policy, Reason, RequestQuestion,
+    ScopeQuestion, Target, Tier,
 };
 
 /// A request and what both policies say to it.
@@ -22,6 +25,12 @@ pub struct Asked {
     pub url: String,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub websocket: bool,
+    /// Header fields, where rules look at them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<(String, String)>,
+    /// The body, where rules look at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub body: Option<String>,
     pub old: Said,
     pub new: Said,
 }
@@ -86,6 +95,7 @@ impl Run<'_> {
         host: &Host,
         port: u16,
         request: &Witness,
+        sample: Option<&Sample>,
     ) -> Asked {
         Asked {
             caller: Arc::clone(self.caller),
@@ -94,12 +104,63 @@ impl Run<'_> {
             method: request.method.clone(),
             url: format!("{}{}", crate::origin::url(host, port), request.target),
             websocket: request.websocket,
-            old: self.one(old, host, port, request),
-            new: self.one(new, host, port, request),
+            headers: sample.map(|sample| sample.headers.clone()).unwrap_or_default(),
+            body: sample.and_then(|sample| sample.body.clone()),
+            old: self.one(old, host, port, request, sample),
+            new: self.one(new, host, port, request, sample),
         }
     }
 
-    fn one(self, policy: &Policy, host: &Host, port: u16, request: &Witness) -> Said {
+    /// Header fields and bodies that may tell the two policies apart.
+    pub(super) fn samples(
+        self,
+        policies: (&Policy, &Policy),
+        host: &Host,
+        port: u16,
+        request: &Witness,
+    ) -> Vec<Sample> {
+        let Ok(target) = Target::parse(request.target.as_bytes()) else { return Vec::new() };
+        let mut terms = Vec::new();
+        for policy in [policies.0, policies.1] {
+            self.terms(policy, host, port, &target, &mut terms);
+        }
+        let head = Head { method: &request.method, target: &target, fields: &NoFields };
+        sample::samples(head, &terms)
+    }
+
+    /// Conditions of the rules whose path matches.
+    fn terms<'p>(
+        self,
+        policy: &'p Policy,
+        host: &Host,
+        port: u16,
+        target: &Target,
+        terms: &mut Vec<&'p Terms>,
+    ) {
+        let ports = policy.compiled.hosts.get(host);
+        let site = ports.and_then(|ports| ports.iter().find(|(of, _)| *of == port));
+        let Some(site) = site.and_then(|(_, site)| policy.compiled.sites.get(*site)) else { return };
+        let names = self.grants.iter().filter_map(|name| policy.compiled.grant_names.get(*name));
+        for grant in names.filter_map(|index| policy.compiled.grants.get(*index)) {
+            let allow = site.allowing.iter().filter_map(|api| grant.rules_of(*api)).map(|rules| &rules.allow);
+            let deny = site.denying.iter().filter_map(|api| grant.rules_of(*api)).map(|rules| &rules.deny);
+            for trie in allow.chain(deny) {
+                trie.find(target.view(), |route| {
+                    terms.extend(route.terms.as_deref().filter(|terms| terms.narrows()));
+                    false
+                });
+            }
+        }
+    }
+
+    fn one(
+        self,
+        policy: &Policy,
+        host: &Host,
+        port: u16,
+        request: &Witness,
+        sample: Option<&Sample>,
+    ) -> Said {
         // When grants work is compared apart; each policy is asked at a time at which its own ones do.
         let now_unix = open_time(policy, self.grants);
         let grants: Vec<String> = self.grants.iter().map(ToString::to_string).collect();
@@ -116,22 +177,30 @@ impl Run<'_> {
         let Ok(target) = Target::parse(request.target.as_bytes()) else {
             return Said::refused(Reason::TargetNotCanonical, None);
         };
+        let fields: &dyn HeaderFields = sample.map_or(&NoFields, |sample| &sample.headers);
         let question = RequestQuestion {
             scope: &scope,
             route: &route,
             method: &request.method,
             target: &target,
-            fields: &NoFields,
+            fields,
             websocket: request.websocket,
             now_unix,
         };
-        match policy.evaluate(&question) {
-            Decision::Allow(permit) => Said::allowed(&permit, false),
-            Decision::NeedsBody(pending) => match pending.candidates.first() {
+        match (policy.evaluate(&question), sample) {
+            (Decision::NeedsBody(pending), Some(sample)) => {
+                let body = sample.body.as_deref().unwrap_or_default();
+                match pending.inspect(HeldBody::Whole(body.as_bytes())) {
+                    Ok(permit) => Said::allowed(&permit, false),
+                    Err(refusal) => Said::refused(refusal.reason, refusal.rule.map(|rule| rule.0)),
+                }
+            }
+            (Decision::Allow(permit), _) => Said::allowed(&permit, false),
+            (Decision::NeedsBody(pending), None) => match pending.candidates.first() {
                 Some(candidate) => Said::allowed(&candidate.permit, true),
                 None => Said::refused(Reason::BodyNotGranted, None),
             },
-            Decision::Refuse(refusal) => Said::refused(refusal.reason, refusal.rule.map(|rule| rule.0)),
+            (Decision::Refuse(refusal), _) => Said::refused(refusal.reason, refusal.rule.map(|rule| rule.0)),
         }
     }
 }

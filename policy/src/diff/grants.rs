@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::confirm::{Asked, Run};
 use super::rules::{self, By, Found, Opened, Side};
 use super::{Change, Direction, Kind, Risk, attributes, bounds, together};
@@ -265,7 +267,12 @@ impl<'p> Pair<'p> {
         if to.has_private_addresses() {
             change.risks.push(Risk::PrivateAddresses);
         }
-        self.show(&mut change, &[self.name], host, port, &opened.found);
+        let expected = match (&opened.by, direction) {
+            (By::Conditions { .. }, Direction::Wider) => (false, true),
+            (By::Conditions { .. }, Direction::Narrower) => (true, false),
+            _ => expected(kind),
+        };
+        self.show_as(&mut change, &[self.name], (host, port), &opened.found, expected);
         change
     }
 
@@ -298,7 +305,7 @@ impl<'p> Pair<'p> {
         }
     }
 
-    /// Asks both policies about what was found, and puts it into the change. What the evaluator does not confirm is marked.
+    /// Asks both policies about what was found, and puts it into the change.
     pub(super) fn show(
         &self,
         change: &mut Change,
@@ -306,6 +313,18 @@ impl<'p> Pair<'p> {
         host: &Host,
         port: u16,
         found: &Found,
+    ) {
+        self.show_as(change, grants, (host, port), found, expected(change.kind));
+    }
+
+    /// The same with the answers that show the change. What the evaluator does not confirm is marked.
+    fn show_as(
+        &self,
+        change: &mut Change,
+        grants: &[&Arc<str>],
+        (host, port): (&Host, u16),
+        found: &Found,
+        expected: (bool, bool),
     ) {
         change.risks.sort_unstable();
         change.risks.dedup();
@@ -319,16 +338,34 @@ impl<'p> Pair<'p> {
             }
         };
         let caller = self.representative(&change.callers);
-        let asked = Run { caller: &caller, grants, tier: None }.ask(self.policies, host, port, request);
-        let confirmed = match change.kind {
-            Kind::Allowed => !asked.old.allowed && asked.new.allowed,
-            Kind::Refused => asked.old.allowed && !asked.new.allowed,
-            _ => asked.old.allowed && asked.new.allowed,
+        let run = Run { caller: &caller, grants, tier: None };
+        let confirms = |asked: &Asked| {
+            (asked.old.allowed, asked.new.allowed) == expected
+                && !asked.old.conditional
+                && !asked.new.conditional
         };
-        // What conditions decide is shown with a request that has neither fields nor a body.
-        change.conditional |= conditional;
-        change.undecided |= !confirmed && !conditional && change.kind != Kind::Condition;
-        change.witness = Some(asked);
+        let asked = run.ask(self.policies, host, port, request, None);
+        let confirmed = confirms(&asked);
+        // What conditions decide is shown with fields and a body that do it, where some are found.
+        let shown = (conditional && !confirmed).then(|| {
+            let samples = run.samples(self.policies, host, port, request);
+            let mut asked =
+                samples.iter().map(|sample| run.ask(self.policies, host, port, request, Some(sample)));
+            asked.find(confirms)
+        });
+        let shown = shown.flatten();
+        change.conditional |= conditional && !confirmed && shown.is_none();
+        change.undecided |= !confirmed && !conditional;
+        change.witness = Some(shown.unwrap_or(asked));
+    }
+}
+
+/// What the old and the new policy say to a request that shows a change.
+const fn expected(kind: Kind) -> (bool, bool) {
+    match kind {
+        Kind::Allowed => (false, true),
+        Kind::Refused => (true, false),
+        _ => (true, true),
     }
 }
 
@@ -370,7 +407,22 @@ fn merge(known: &mut Change, other: Change) {
 
 /// The conditions of a rule for people.
 fn terms(route: &Route) -> String {
-    route.terms.as_ref().map_or_else(|| "none".to_owned(), |terms| terms.canonical().to_string())
+    route.terms.as_ref().map_or_else(|| "none".to_owned(), |terms| said(terms.canonical()).to_string())
+}
+
+/// What a form says; fields that say nothing are left out.
+fn said(form: Value) -> Value {
+    let Value::Object(fields) = form else { return form };
+    let empty = |value: &Value| {
+        matches!(value, Value::Null | Value::Bool(false)) || value.as_array().is_some_and(Vec::is_empty)
+    };
+    Value::Object(
+        fields
+            .into_iter()
+            .filter(|(_, value)| !empty(value))
+            .map(|(name, value)| (name, said(value)))
+            .collect(),
+    )
 }
 
 pub(super) fn allow_routes(grant: &Grant) -> impl Iterator<Item = &Route> {

@@ -8,6 +8,9 @@ use crate::explain::RuleView;
 /// Rules of one change that are listed; the rest is counted.
 const RULES_SHOWN: usize = 12;
 
+/// Characters of a header or body that are shown; the rest is counted. JSON has all of it.
+const VALUE_CHARACTERS_SHOWN: usize = 120;
+
 impl Diff {
     /// The comparison for a terminal, without colour, ending in a line break.
     pub fn render(&self) -> String {
@@ -26,6 +29,12 @@ impl Diff {
             }
             if let Some(asked) = &change.witness {
                 line(&mut out, format_args!("    {:<9} {}", "request", request(asked)));
+                for (name, value) in &asked.headers {
+                    line(&mut out, format_args!("    {:<9} {name}: {}", "header", cut(value)));
+                }
+                if let Some(body) = &asked.body {
+                    line(&mut out, format_args!("    {:<9} {}", "body", cut(body)));
+                }
                 line(&mut out, format_args!("    {:<9} {}", "as", run(asked)));
                 line(&mut out, format_args!("    {:<9} {}", "old", asked.old.words()));
                 line(&mut out, format_args!("    {:<9} {}", "new", asked.new.words()));
@@ -47,7 +56,7 @@ impl Diff {
         line(&mut out, format_args!("|---|---|---|---|---|---|---|"));
         for change in &self.changes {
             let (asked, old, new) = match &change.witness {
-                Some(asked) => (code(&request(asked)), asked.old.words(), asked.new.words()),
+                Some(asked) => (request_cell(asked), asked.old.words(), asked.new.words()),
                 None => (String::new(), String::new(), String::new()),
             };
             let (old, new) = match (&change.before, &change.after) {
@@ -159,6 +168,25 @@ fn request(asked: &Asked) -> String {
     format!("{} {}{websocket}", asked.method, asked.url)
 }
 
+fn request_cell(asked: &Asked) -> String {
+    let mut cell = code(&request(asked));
+    for (name, value) in &asked.headers {
+        cell.push_str(&format!(" {}", code(&format!("{name}: {}", cut(value)))));
+    }
+    if let Some(body) = &asked.body {
+        cell.push_str(&format!(" {}", code(&cut(body))));
+    }
+    cell
+}
+
+/// A value as one line that is not too long.
+fn cut(text: &str) -> String {
+    let shown: String = text.chars().take(VALUE_CHARACTERS_SHOWN).flat_map(char::escape_debug).collect();
+    let shown = shown.replace("\\\"", "\"").replace("\\'", "'");
+    let rest = text.chars().count().saturating_sub(VALUE_CHARACTERS_SHOWN);
+    if rest == 0 { shown } else { format!("{shown}… and {rest} characters more") }
+}
+
 fn run(asked: &Asked) -> String {
     let tier = asked.tier.map(|tier| format!(" at tier {tier}")).unwrap_or_default();
     format!("caller {} with {}{tier}", asked.caller, asked.grants.join(", "))
@@ -192,5 +220,6 @@ fn code(text: &str) -> String {
 fn line(out: &mut String, arguments: std::fmt::Arguments<'_>) {
     // Writing to a String cannot fail.
     let _ = out.write_fmt(arguments);
+    out.truncate(out.trim_end_matches(' ').len());
     out.push('\n');
 }

@@ -46,8 +46,14 @@ fn about(route: &Route) -> Option<String> {
     Some(form.to_string())
 }
 
-/// Whether the conditions of one rule take every request that those of the other take, as far as that is plain.
+/// Whether the conditions of one allow rule take every request that those of the other take, as far as that is plain.
 fn takes_all(one: &Route, other: &Route) -> bool {
+    let within = one.terms.as_ref().zip(other.terms.as_ref()).is_some_and(|(one, other)| other.within(one));
+    !narrows(one) || within || about(one) == about(other)
+}
+
+/// The same of deny rules, which are read widely.
+fn denies_all(one: &Route, other: &Route) -> bool {
     !narrows(one) || about(one) == about(other)
 }
 
@@ -220,6 +226,10 @@ fn beyond<'p>(
             Found::Undecided => true,
         };
         if let Some(from) = near.iter().find(hit) {
+            let found = match found {
+                Found::Request(request) => Found::Conditional(request),
+                found => found,
+            };
             opened.push(Opened { by: By::Conditions { from, to: allow }, found });
         }
     }
@@ -239,7 +249,7 @@ pub(super) fn behind<'p>(
         if further > FURTHER_RULES_MAX {
             break;
         }
-        let sure = |left: &Route| takes_all(left, deny);
+        let sure = |left: &Route| denies_all(left, deny);
         let gone = [Rule::deny(&deny.line)];
         let found = ask(route, &denies(route), sure, &gone, |hits| matches!(hits, [true]));
         let Some(mut found) = found else { continue };

@@ -39,7 +39,7 @@ impl GitOperation {
     }
 
     /// The service of the endpoints (gitprotocol-http).
-    const fn service(self) -> &'static str {
+    pub(super) const fn service(self) -> &'static str {
         match self {
             Self::Fetch => "git-upload-pack",
             Self::Push => "git-receive-pack",

@@ -153,7 +153,7 @@ impl JsonTest {
 
 impl JsonWant {
     /// Why a value that is there is not what is wanted.
-    fn miss(&self, effect: Effect, json: &Json<'_>) -> Option<String> {
+    pub(crate) fn miss(&self, effect: Effect, json: &Json<'_>) -> Option<String> {
         if let Some(kind) = self.kind.filter(|kind| !kind.is(json)) {
             return Some(format!("is not of type {}", kind.word()));
         }
@@ -216,6 +216,14 @@ impl JsonWant {
 }
 
 impl Scalar {
+    pub(crate) fn json(&self) -> Json<'_> {
+        match self {
+            Self::Bool(value) => Json::Bool(*value),
+            Self::Number(number) => Json::Number(*number),
+            Self::Text(text) => Json::Text(std::borrow::Cow::Borrowed(&**text)),
+        }
+    }
+
     fn is(&self, effect: Effect, json: &Json<'_>) -> bool {
         match (self, json) {
             (Self::Bool(one), Json::Bool(other)) => one == other,

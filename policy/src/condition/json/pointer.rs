@@ -44,6 +44,14 @@ impl Pointer {
         self.steps.contains(&Step::Each)
     }
 
+    /// Its steps: a key, or `None` for `*`.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Option<&str>> {
+        self.steps.iter().map(|step| match step {
+            Step::Key(key) => Some(&**key),
+            Step::Each => None,
+        })
+    }
+
     /// Calls `each` with what stands there: a value, or `None` where the way ends before.
     ///
     /// # Errors
