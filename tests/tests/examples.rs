@@ -116,5 +116,5 @@ fn every_example_is_whole_and_has_a_test() {
         }
         assert!(source.contains(&format!("\"{name}\"")), "{name} has no test");
     }
-    assert_eq!(folders, 5);
+    assert_eq!(folders, 6);
 }

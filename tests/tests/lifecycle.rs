@@ -126,7 +126,9 @@ fn a_torn_last_line_is_recovered_and_a_changed_record_is_found() {
     std::fs::write(&file, &text).unwrap();
     lab.restart();
     assert!(verifies(&lab));
-    assert!(lab.audit.records().iter().any(|record| record["kind"] == "recovered"));
+    wait::until_true("the recovery is in the log", || {
+        lab.audit.records().iter().any(|record| record["kind"] == "recovered")
+    });
     // Positive control: a change of one byte is found.
     lab.broker.kill();
     let file = lab.audit.files().remove(0);
