@@ -325,6 +325,24 @@ fn beside_a_folder_its_apis_are_used_and_names_must_be_new() {
 }
 
 #[test]
+fn g29_a_suggestion_is_narrow_and_opens_no_address() {
+    let raw = Record { host: "10.0.0.5".to_owned(), port: 80, ..record("GET /", Some(Reason::RawAddress)) };
+    let evil = |request: &str, reason| Record { host: "evil.test".to_owned(), ..record(request, reason) };
+    let records = [raw.clone(), evil("GET /x", Some(Reason::HostNotGranted))];
+    let learnt = learn(&records, options(true)).unwrap().policy;
+    assert!(
+        !learnt.contains("10.0.0.5") && !learnt.contains("addresses") && !learnt.contains('*'),
+        "{learnt}"
+    );
+    let policy = load(&learnt);
+    assert_eq!(under(&policy, &[evil("GET /x", None)]).now_refused, 0, "{learnt}");
+    for unseen in ["GET /", "GET /x/y", "POST /x", "GET /x?y=1"] {
+        assert_eq!(under(&policy, &[evil(unseen, None)]).now_refused, 1, "{unseen}\n{learnt}");
+    }
+    assert!(matches!(learn(&[raw], options(true)), Err(ImportError::Nothing(_))));
+}
+
+#[test]
 fn nothing_seen_is_no_grant() {
     let none = learn(&[record("GET /x", Some(Reason::NoRule))], options(false));
     assert!(matches!(none, Err(ImportError::Nothing(_))), "{none:?}");
