@@ -50,4 +50,12 @@ impl AuditLog {
             |record: &Value| record["run"] == run && kinds.iter().any(|kind| record["kind"] == *kind);
         self.records().into_iter().filter(of_run).collect()
     }
+
+    /// The [decisions](Self::decisions) of this run that let their request through, or those that did not. An answer is sent
+    /// before its record is written: a test that expects one more record of one sort is not misled by a late one of the other.
+    pub fn decisions_that(&self, allowed: bool, run: &str) -> Vec<Value> {
+        let mut decisions = self.decisions(run);
+        decisions.retain(|record| (record["verdict"] == "allowed") == allowed);
+        decisions
+    }
 }

@@ -452,6 +452,14 @@ impl Run<'_> {
         })
     }
 
+    /// Refusals recorded for this run, once there are at least `count`.
+    pub fn refusals(&self, count: usize) -> Vec<Value> {
+        wait::until(&format!("{count} refusals of the run are in the log"), || {
+            let refusals = self.lab.audit.decisions_that(false, &self.id);
+            (refusals.len() >= count).then_some(refusals)
+        })
+    }
+
     /// Ends the run.
     pub fn close(self) -> Trace {
         self.lab.runtime.block_on(self.lab.control().close(&self.id)).unwrap()

@@ -26,11 +26,11 @@ fn request<'a>(method: &'a str, authority: &'a str, path: &'a str) -> Vec<(&'a s
 /// crate refuses by itself.
 fn refused(run: &Run<'_>, way: Way, fields: &[(&str, &str)], body: Option<&[u8]>, statuses: &[u16]) {
     let before = run.lab.upstream.bytes();
-    let records = run.lab.audit.decisions(&run.id).len();
+    let refusals = run.refusals(0).len();
     let ended = h2(run, way, "api.test").ask(fields, body);
     assert!(ended.is_refusal(statuses), "{ended:?} to {fields:?}");
     assert_eq!(run.lab.upstream.bytes(), before, "an upstream got bytes of {fields:?}");
-    let new = run.decisions(records + 1).split_off(records);
+    let new = run.refusals(refusals + 1).split_off(refusals);
     assert_eq!(new.len(), 1, "records {new:#?} of {fields:?}");
     assert_eq!(new[0]["verdict"], "denied", "{new:#?} of {fields:?}");
 }
@@ -168,7 +168,7 @@ fn b22_lengths_must_be_what_is_sent() {
             ("5, 5", b"hello"),
         ] {
             let before = run.lab.upstream.requests().len();
-            let records = run.lab.audit.decisions(&run.id).len();
+            let refusals = run.refusals(0).len();
             let ended = h2(run, way, "api.test").ask(&post(length), Some(body));
             assert!(ended.is_refusal(&[400, 413, 502]), "{ended:?} to a length of {length}");
             assert_eq!(
@@ -176,7 +176,7 @@ fn b22_lengths_must_be_what_is_sent() {
                 before,
                 "a whole request arrived for a length of {length}"
             );
-            assert_eq!(run.decisions(records + 1).len(), records + 1, "one record for a length of {length}");
+            assert_eq!(run.refusals(refusals + 1).len(), refusals + 1, "one record for a length of {length}");
         }
         let mut twice = post("5");
         twice.push(("content-length", "6"));
