@@ -157,6 +157,27 @@ fn a_deny_rule_of_one_grant_that_guards_another_is_not_lost_silently() {
     );
 }
 
+/// A name with `%2F` is one segment to the allow rule and two to an upstream that decodes first: the deny rule holds for it.
+#[test]
+fn a_deny_rule_below_a_segment_is_a_difference_at_an_escaped_slash() {
+    let segment = ("GET /pages/{slug}", "GET /pages/{name}");
+    let deny = "\n[[grant.wiki.deny]]\napi = \"wiki\"\nroutes = [\"* /pages/admin/users\"]\n";
+    let without = BASE.replace(segment.0, segment.1);
+    let diff = Diff::between(&load(&without), &load(&format!("{without}{deny}")));
+    assert_eq!(diff.verdict, Verdict::Narrower, "{}", diff.render());
+    let [change] = diff.changes.as_slice() else { panic!("{}", diff.render()) };
+    assert!(!change.undecided && change.kind == Kind::Refused, "{}", diff.render());
+    let asked = change.witness.as_ref().unwrap();
+    assert_eq!(asked.url, "https://wiki.internal/pages/admin%2Fusers");
+
+    // Behind a deny rule that stays, such a request is none that a new allow rule opens.
+    let both = ("GET /pages/{slug}", "GET /pages/admin%2Fusers\", \"GET /pages/{slug}");
+    let old = format!("{BASE}{deny}");
+    let added = old.replace(both.0, both.1).replace("admin%2Fusers", "{admin%2Fusers|new}");
+    let diff = Diff::between(&load(&old), &load(&added));
+    assert!(diff.changes.is_empty(), "`new` is a slug: {}", diff.render());
+}
+
 #[test]
 fn what_a_reviewer_must_see_first_stands_first() {
     let diff = compare(&[

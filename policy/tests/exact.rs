@@ -97,6 +97,14 @@ fn g12_covered_and_dead_rules_are_found_exactly() {
                 (ShadowedRule, "POST /a/b", "POST https://a.test/a/b"),
             ],
         ),
+        // A deny rule reads an escaped slash as a border too.
+        (
+            &["GET /a%2Fb", "GET /z"],
+            &["* /a/b"],
+            vec![(UnreachableRule, "GET /a%2Fb", "GET https://a.test/a%2Fb")],
+        ),
+        (&["GET /{x}"], &["* /a/b"], vec![]),
+        (&["GET /{int}"], &["* /a/b"], vec![(IdleDeny, "* /a/b", "POST https://a.test/a/b")]),
         // One digit and a letter: no text is both.
         (
             &["GET /a/{re:[0-9]}"],

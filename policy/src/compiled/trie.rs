@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use super::Route;
 use super::table::LiteralTable;
+use crate::limits::ROUTE_SEGMENTS_MAX;
 use crate::route::compare::{self, Reading};
 use crate::route::pattern::Pattern;
 use crate::route::{PathEnd, RouteLine};
@@ -198,14 +199,20 @@ impl Trie {
             Letters::Exact => Reading::Allow,
             Letters::Folded => Reading::Deny,
         };
-        let mut seen = vec![false; self.nodes.len()];
+        // Nodes by the segments of `line` that were used up to come there; a deny rule that reads an escaped slash as a border
+        // of segments comes to one node in several ways.
+        let mut seen = vec![0_u128; self.nodes.len()];
         let mut open = vec![(0, 0)];
-        while let Some((at, depth)) = open.pop() {
-            let Some(node) = self.nodes.get(wide(at)) else { continue };
-            if seen.get_mut(wide(at)).is_none_or(|seen| std::mem::replace(seen, true)) {
+        while let Some((at, used)) = open.pop() {
+            let (Some(node), Some(seen)) = (self.nodes.get(wide(at)), seen.get_mut(wide(at))) else {
+                continue;
+            };
+            let before = std::mem::replace(seen, *seen | 1 << used);
+            if before == *seen {
                 continue;
             }
-            for index in node.ends.iter().chain(&node.ends_with_slash).chain(&node.rests) {
+            let ends = node.ends.iter().chain(&node.ends_with_slash).chain(&node.rests);
+            for index in ends.filter(|_| before == 0) {
                 let Some(route) = self.routes.get(wide(*index)) else { continue };
                 let holds = match relation {
                     Relation::Covers => compare::covers(&route.line, line, reading),
@@ -215,12 +222,18 @@ impl Trie {
                     return Some(route);
                 }
             }
-            match line.path.segments.get(depth) {
+            match line.path.segments.get(used) {
+                Some(segment)
+                    if (reading, relation) == (Reading::Deny, Relation::Meets)
+                        && segment.may_hold_slash() =>
+                {
+                    node.push_all(|child| open.extend([(child, used), (child, used + 1)]));
+                }
                 Some(segment) => {
-                    node.push_related(segment, relation, self.letters, |child| open.push((child, depth + 1)));
+                    node.push_related(segment, relation, self.letters, |child| open.push((child, used + 1)));
                 }
                 None if relation == Relation::Meets && line.path.end == PathEnd::Rest => {
-                    node.push_all(|child| open.push((child, depth + 1)));
+                    node.push_all(|child| open.push((child, used)));
                 }
                 None => {}
             }
@@ -228,6 +241,9 @@ impl Trie {
         None
     }
 }
+
+/// One bit for each number of segments that may be used up.
+const _: () = assert!(ROUTE_SEGMENTS_MAX < 128);
 
 impl Node {
     fn push_all(&self, mut push: impl FnMut(u32)) {

@@ -1,6 +1,8 @@
 //! Whether one route line covers another (every request of the second matches the first) or meets it (some request
 //! matches both). `covers` may say no too often, never yes; `meets` may say yes too often, never no.
 
+use std::collections::BTreeSet;
+
 use super::pattern::Pattern;
 use super::query::{Listed, QueryPattern};
 use super::{PathEnd, PathPattern, RouteLine};
@@ -10,7 +12,8 @@ use super::{PathEnd, PathPattern, RouteLine};
 pub(crate) enum Reading {
     /// Both lines allow.
     Allow,
-    /// The first line denies: letter case of its literals, a trailing slash and unlisted parameters do not matter.
+    /// The first line denies: letter case of its literals, a trailing slash and unlisted parameters do not matter, and an
+    /// escaped slash of a request is read both as data and as a border of segments.
     Deny,
 }
 
@@ -58,7 +61,57 @@ fn path_meets(first: &PathPattern, second: &PathPattern, reading: Reading) -> bo
         (_, PathEnd::Rest) => b <= a,
         (one, other) => a == b && (one == other || reading == Reading::Deny),
     };
-    ends && first.segments.iter().zip(&second.segments).all(|(one, other)| pattern_meets(one, other, reading))
+    let plain = ends
+        && first.segments.iter().zip(&second.segments).all(|(one, other)| pattern_meets(one, other, reading));
+    plain || (reading == Reading::Deny && split_path_meets(first, second))
+}
+
+/// Whether some path of allow line `second` with an escaped slash is matched by `first` where that slash parts segments.
+fn split_path_meets(first: &PathPattern, second: &PathPattern) -> bool {
+    if !second.segments.iter().any(Pattern::may_hold_slash) {
+        return false;
+    }
+    let length = first.segments.len();
+    // How many segments of `first` the segments of `second` so far may have matched.
+    let mut reached = BTreeSet::from([0]);
+    for (index, segment) in second.segments.iter().enumerate() {
+        if first.end == PathEnd::Rest && reached.contains(&length) {
+            return true;
+        }
+        let last = index + 1 == second.segments.len() && second.end == PathEnd::Nothing;
+        reached = reached.into_iter().flat_map(|from| pieces_meet(first, from, segment, last)).collect();
+    }
+    // Whatever is left of `first` may be matched by the rest of the path.
+    if second.end == PathEnd::Rest { !reached.is_empty() } else { reached.contains(&length) }
+}
+
+/// How many segments of `first` may be matched once those from `from` on have met one segment of an allow line.
+fn pieces_meet(first: &PathPattern, from: usize, segment: &Pattern, last: bool) -> Vec<usize> {
+    let Some(left) = first.segments.get(from..).filter(|left| !left.is_empty()) else { return Vec::new() };
+    if !segment.may_hold_slash() {
+        let met = left.first().is_some_and(|one| pattern_meets(one, segment, Reading::Deny));
+        return if met { vec![from + 1] } else { Vec::new() };
+    }
+    let Some(texts) = segment.literals() else {
+        // Any pieces, as many as there are: assume that some text has them.
+        return (from + 1..=first.segments.len()).collect();
+    };
+    let ends = texts.iter().filter_map(|text| {
+        // A slash at the end of the path belongs to no segment.
+        let text = if last { text.strip_suffix(b"/").unwrap_or(text) } else { text };
+        let mut left = left.iter();
+        let mut to = from;
+        for piece in text.split(|byte| *byte == b'/') {
+            match left.next() {
+                Some(pattern) if pattern.matches_folded(piece) => to += 1,
+                Some(_) => return None,
+                None if first.end == PathEnd::Rest => return Some(to),
+                None => return None,
+            }
+        }
+        Some(to)
+    });
+    ends.collect()
 }
 
 fn matches(pattern: &Pattern, text: &[u8], reading: Reading) -> bool {
@@ -231,6 +284,19 @@ mod tests {
             ("GET /a?b", "GET /a?b!", true, true),
             ("GET /a?b", "GET /a?c", false, false),
             ("POST /a", "GET /a", false, false),
+            ("GET /a/b", "GET /a%2Fb", false, true),
+            ("GET /A/b", "GET /a%2FB%2F", false, true),
+            ("GET /a/b", "GET /{x}", false, true),
+            ("GET /a/b", "GET /{int}", false, false),
+            ("GET /a/b", "GET /{re:[^/]+}", false, false),
+            ("GET /a/b", "GET /{x}.git", false, true),
+            ("GET /a/b/c", "GET /a%2Fb", false, false),
+            ("GET /a/b/c", "GET /{x|a%2Fb}/c", false, true),
+            ("GET /a/b/d", "GET /{x|a%2Fb}/c", false, false),
+            ("GET /a/**", "GET /a%2Fb/c", false, true),
+            ("GET /a/b/**", "GET /a%2Fb", false, true),
+            ("GET /a/b/c/d", "GET /a%2Fb/**", false, true),
+            ("GET /b/**", "GET /a%2Fb", false, false),
         ] {
             assert_eq!(check(first, second, Reading::Deny), (covered, met), "{first} / {second}");
         }

@@ -43,6 +43,8 @@ pub(crate) struct Compiled {
     /// The one spelling of it.
     text: Box<str>,
     regex: Regex,
+    /// Whether some text with a slash may match.
+    may_hold_slash: bool,
 }
 
 impl Kind {
@@ -117,7 +119,8 @@ impl Pattern {
     /// When the expression is too large.
     pub(crate) fn regex(text: String, hir: &Hir) -> Result<Self, String> {
         let regex = Regex::compile(hir)?;
-        Ok(Self::Regex(Arc::new(Compiled { text: text.into_boxed_str(), regex })))
+        let may_hold_slash = regex::may_hold(hir, b'/');
+        Ok(Self::Regex(Arc::new(Compiled { text: text.into_boxed_str(), regex, may_hold_slash })))
     }
 
     pub(crate) fn matches(&self, text: &[u8]) -> bool {
@@ -162,6 +165,17 @@ impl Pattern {
             Self::Literal(literal) => Some(std::slice::from_ref(literal)),
             Self::OneOf(texts) => Some(texts),
             _ => None,
+        }
+    }
+
+    /// Whether some text with a slash may match: in a path an escaped one. Yes too often, never no.
+    pub(crate) fn may_hold_slash(&self) -> bool {
+        match self {
+            Self::Literal(text) => text.contains(&b'/'),
+            Self::OneOf(texts) => texts.iter().any(|text| text.contains(&b'/')),
+            Self::Kind(_) => false,
+            Self::Regex(compiled) => compiled.may_hold_slash,
+            Self::Any | Self::AnyOrEmpty => true,
         }
     }
 

@@ -5,7 +5,7 @@ use regex_automata::Anchored;
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson::{self, WhichCaptures};
 use regex_automata::util::primitives::StateID;
-use regex_syntax::hir::{Hir, Look};
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
 
 use crate::limits::{REGEX_COMPILED_MAX_BYTES, REGEX_MAX_BYTES};
 
@@ -45,6 +45,23 @@ pub(crate) fn parse(text: &str) -> Result<Hir, String> {
 /// An expression of our own, known to be good.
 pub(crate) fn builtin(text: &str) -> Hir {
     parse(text).unwrap_or_else(|_| Hir::fail())
+}
+
+/// Whether a text that matches may have this byte. Yes too often, never no.
+pub(crate) fn may_hold(hir: &Hir, byte: u8) -> bool {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => false,
+        HirKind::Literal(literal) => literal.0.contains(&byte),
+        HirKind::Class(Class::Bytes(class)) => {
+            class.iter().any(|range| (range.start()..=range.end()).contains(&byte))
+        }
+        HirKind::Class(Class::Unicode(class)) => {
+            class.iter().any(|range| (range.start()..=range.end()).contains(&char::from(byte)))
+        }
+        HirKind::Repetition(repetition) => may_hold(&repetition.sub, byte),
+        HirKind::Capture(capture) => may_hold(&capture.sub, byte),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().any(|part| may_hold(part, byte)),
+    }
 }
 
 impl Regex {
