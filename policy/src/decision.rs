@@ -236,6 +236,8 @@ reasons! {
     ClientClosed => "client_closed", Client, 499;
     /// TLS from the client failed or is older than 1.2.
     TlsRefused => "tls_refused", Client, 400;
+    /// The client does not accept the certificate of the broker: it pins another one, or does not know the CA.
+    LeafRejected => "leaf_rejected", Client, 400;
     /// A TLS client without SNI.
     NoServerName => "no_server_name", Client, 400;
     /// The proxy door needs a credential of a run (explicit door on a shared port).

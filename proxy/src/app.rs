@@ -20,6 +20,7 @@ use crate::config::{Config, ExplicitRun};
 use crate::control_server::{ControlServer, GateCount};
 use crate::error::Stop;
 use crate::helpers;
+use crate::operate::Operate;
 use crate::privileges::{self, Identity, PrivilegeError};
 use crate::record::{LogError, Recorder, Writer, gate_opened};
 use crate::reload::{self, LoadError, Reloader};
@@ -72,6 +73,7 @@ pub struct App {
     workers: Arc<Workers>,
     control: Control,
     explicit: Option<TcpListener>,
+    metrics: Option<TcpListener>,
     files: usize,
     warnings: usize,
 }
@@ -87,6 +89,7 @@ impl App {
         let control = Control::listen(&config.control_socket, &identity, &mut handed)?;
         let explicit =
             config.explicit_listen.map(|address| bind_explicit(address, &mut handed)).transpose()?;
+        let metrics = bind_metrics(&config)?;
         hand_over_audit(&config.audit.folder, &identity);
         // Before privileges go: our program may lie where its own user cannot reach it.
         helpers::start(&identity).map_err(StartError::Helpers)?;
@@ -96,7 +99,7 @@ impl App {
         let (recorder, writer) = Recorder::start(config.audit.clone(), clock)?;
         let settings = DialSettings {
             hosts: config.hosts.clone(),
-            own_listeners: config.explicit_listen.into_iter().collect(),
+            own_listeners: config.explicit_listen.into_iter().chain(config.metrics.listen).collect(),
         };
         let dialler = Dialler::new(settings, Trust::system());
         let broker = Arc::new(Broker::new(read.snapshot, Authority::new(Arc::new(ca))?, dialler, recorder));
@@ -106,7 +109,7 @@ impl App {
             tracing::warn!("{}", warning.render().trim_end());
         }
         let (files, warnings) = (read.files, read.warnings.len());
-        Ok(Self { config, broker, writer, workers, control, explicit, files, warnings })
+        Ok(Self { config, broker, writer, workers, control, explicit, metrics, files, warnings })
     }
 
     /// Serves until a signal (or `until`), then ends in order. `ready` is called once everything listens.
@@ -123,7 +126,7 @@ impl App {
     }
 
     async fn serve(self, until: Until, ready: impl FnOnce()) -> Result<Writer, StartError> {
-        let Self { config, broker, writer, workers, control, explicit, files, warnings } = self;
+        let Self { config, broker, writer, workers, control, explicit, metrics, files, warnings } = self;
         let lifeline = match until {
             Until::Signal => None,
             Until::StdinEnds => Some(Lifeline::of_stdin().map_err(StartError::Lifeline)?),
@@ -145,6 +148,10 @@ impl App {
         let mut tasks = Tasks::default();
         let listener = tokio::net::UnixListener::from_std(control.listener).map_err(StartError::System)?;
         tasks.spawn("control", Arc::clone(&server).serve(listener));
+        if let Some(listener) = metrics {
+            let operate = Operate::new(&broker, &workers, &config.ca_certificate);
+            tasks.spawn("metrics", operate.serve(listener));
+        }
         ready();
         ServiceManager.ready("serving");
         let cause = tokio::select! {
@@ -287,10 +294,30 @@ fn bind_explicit(address: std::net::SocketAddr, handed: &mut Sockets) -> Result<
     if let Some(listener) = handed.tcp(place).map_err(|source| StartError::HandedOver { place, source })? {
         return Ok(listener);
     }
+    bind(address)
+}
+
+fn bind(address: std::net::SocketAddr) -> Result<TcpListener, StartError> {
     let failed = |source| StartError::Listen { address: address.to_string(), source };
     let listener = TcpListener::bind(address).map_err(failed)?;
     listener.set_nonblocking(true).map_err(failed)?;
     Ok(listener)
+}
+
+/// The standard address may be another broker's: nobody asked for it here, and nothing is safer without a policy in force.
+fn bind_metrics(config: &Config) -> Result<Option<TcpListener>, StartError> {
+    let Some(address) = config.metrics.listen else { return Ok(None) };
+    match bind(address) {
+        Ok(listener) => Ok(Some(listener)),
+        Err(error) if config.metrics.wanted => Err(error),
+        Err(error) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "no metrics: set `metrics_listen` to another address or to \"off\""
+            );
+            Ok(None)
+        }
+    }
 }
 
 fn give(path: &Path, identity: &Identity) -> io::Result<()> {

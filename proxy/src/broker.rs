@@ -17,6 +17,7 @@ use crate::decide::breaker::Breakers;
 use crate::decide::rates::Rates;
 use crate::decide::revocations::Revocations;
 use crate::error::Stop;
+use crate::metrics::Metrics;
 use crate::record::{Outcome, Recorder};
 use crate::run::{RunContext, Runs};
 use crate::tls::Authority;
@@ -28,13 +29,15 @@ pub struct Broker {
     /// The policy in force with what was made from it. Take one snapshot per request (`snapshot`).
     policy: ArcSwap<Snapshot>,
     /// Mints leaves for intercepted hosts.
-    pub authority: Authority,
+    pub authority: Arc<Authority>,
     /// Resolves, checks and dials upstream names.
     pub dialler: Arc<Dialler>,
     /// Tokens that issuers hand out.
     pub mints: Mints,
     /// The audit log. Use [`Broker::record`], which also keeps the run's trace.
     pub recorder: Recorder,
+    /// What is counted, for those who watch.
+    pub metrics: Metrics,
     /// What APIs said of their load.
     pub breakers: Breakers,
     /// Grants that people took away.
@@ -129,14 +132,20 @@ impl Snapshot {
 
 impl Broker {
     /// Called by `app` only.
-    pub fn new(snapshot: Snapshot, authority: Authority, dialler: Dialler, recorder: Recorder) -> Self {
+    pub fn new(
+        snapshot: Snapshot,
+        authority: impl Into<Arc<Authority>>,
+        dialler: Dialler,
+        recorder: Recorder,
+    ) -> Self {
         let dialler = Arc::new(dialler);
         Self {
             policy: ArcSwap::from_pointee(snapshot),
-            authority,
+            authority: authority.into(),
             mints: Mints::new(Arc::<Dialler>::clone(&dialler)),
             dialler,
             recorder,
+            metrics: Metrics::default(),
             breakers: Breakers::default(),
             revocations: Arc::default(),
             runs: Runs::default(),
@@ -165,6 +174,7 @@ impl Broker {
         if let Some(run) = &outcome.run {
             run.note(&outcome);
         }
+        self.metrics.note(&outcome);
         self.recorder.record(outcome);
     }
 }

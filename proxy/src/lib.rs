@@ -23,6 +23,8 @@ pub mod broker;
 pub mod crypto;
 pub mod error;
 pub mod limits;
+pub mod metrics;
+pub mod operate;
 pub mod run;
 
 pub mod accept;

@@ -304,6 +304,14 @@ pub const OPEN_FILES_WANTED: u64 = 16_384;
 pub const AUDIT_STOP: Duration = Duration::from_secs(5);
 /// How often the end of the process looks whether connections are gone.
 pub const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// Connections to `/metrics` and its kin at once. More are closed.
+pub const METRICS_CONNECTIONS: usize = 16;
+/// How long `/livez` and `/readyz` wait for each worker thread to take a piece of work. At the limit: 503.
+pub const LIVE_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the two requests of `/readyz` may take: they go no further than loopback. At the limit: 503.
+pub const PROBE_PATIENCE: Duration = Duration::from_secs(3);
+/// How long an answer of `/readyz` is given again: each probe is two records in the audit log.
+pub const PROBE_KEPT: Duration = Duration::from_secs(5);
 /// How long `freeboard doctor` waits for the broker's word.
 pub const DOCTOR_PATIENCE: Duration = Duration::from_secs(3);
 /// How often `freeboard audit tail --follow` looks for new lines.

@@ -9,6 +9,7 @@ mod config;
 mod diagnostics;
 mod exits;
 mod limits;
+mod metrics;
 mod policy;
 mod reasons;
 mod schema;
@@ -31,6 +32,7 @@ fn pages() -> Vec<Page> {
         ("config.md", config::page()),
         ("exit-codes.md", exits::page()),
         ("limits.md", limits::page()),
+        ("metrics.md", metrics::page()),
         ("policy.md", policy::page()),
         ("reasons.md", reasons::page()),
     ];

@@ -33,7 +33,7 @@ pub(super) async fn serve(listener: TcpListener, broker: Arc<Broker>) {
         let socket = tokio::select! {
             biased;
             () = draining.cancelled() => return,
-            socket = accept_next(&listener) => socket,
+            socket = accept_next(&listener, &broker.metrics) => socket,
         };
         let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else { continue };
         let broker = Arc::clone(&broker);

@@ -43,16 +43,26 @@ pub enum Next {
     Nothing,
 }
 
+/// Whether a connection brought a request, good or bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    Something,
+    Nothing,
+}
+
 /// Serves every request of a connection whose run and place are known. Returns when the connection is done.
 /// Dropping it cuts the connection; a request in flight is recorded as cut.
-pub async fn serve(client: &Client, lead: &Lead, mut guest: Guest) {
+pub async fn serve(client: &Client, lead: &Lead, mut guest: Guest) -> Asked {
     let mut draining = pin!(client.broker.draining.cancelled());
+    let mut asked = Asked::Nothing;
     loop {
         let Next::Head(started, head) = next(&client.broker, draining.as_mut(), &mut guest).await else {
-            return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
+            guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
+            return asked;
         };
+        asked = Asked::Something;
         if !serve_one(client, lead, started, head, &mut guest).await {
-            return;
+            return asked;
         }
     }
 }

@@ -5,7 +5,6 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freeboard_control::Door;
 use freeboard_policy::Reason;
@@ -16,19 +15,18 @@ use tokio::time::sleep;
 use crate::broker::Broker;
 use crate::error::Stop;
 use crate::http1::{Socket, Stream};
+use crate::limits;
+use crate::metrics::Metrics;
 use crate::pipeline::Client;
 use crate::record::Kind;
 use crate::run::RunContext;
 use http1::Guest;
 use tunnel::Wanted;
 
-#[cfg(test)]
-pub(crate) use proxy::serve_connection as proxy_connection;
-
 mod explicit;
 pub mod http1;
 pub mod http2;
-mod proxy;
+pub(crate) mod proxy;
 mod streams;
 mod transparent;
 pub mod tunnel;
@@ -49,7 +47,7 @@ pub async fn serve_door(door: Door, descriptor: OwnedFd, run: Arc<RunContext>, b
 async fn serve_listener(descriptor: OwnedFd, client: Client) {
     let Some(listener) = listener(std::net::TcpListener::from(descriptor)) else { return };
     loop {
-        let socket = accept_next(&listener).await;
+        let socket = accept_next(&listener, &client.broker.metrics).await;
         let Some(admitted) = client.run.admit() else {
             refuse_for_limit(&client, &socket);
             continue;
@@ -96,13 +94,13 @@ async fn serve_streams(descriptor: OwnedFd, client: Client) {
 }
 
 /// Takes a listener over into this thread's runtime.
-fn listener(listener: std::net::TcpListener) -> Option<TcpListener> {
+pub(crate) fn listener(listener: std::net::TcpListener) -> Option<TcpListener> {
     listener.set_nonblocking(true).ok()?;
     TcpListener::from_std(listener).ok()
 }
 
 /// The next connection, whatever happens meanwhile: out of descriptors or memory, it waits and goes on (ATTACKS E15).
-async fn accept_next(listener: &TcpListener) -> TcpStream {
+pub(crate) async fn accept_next(listener: &TcpListener, metrics: &Metrics) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((socket, _)) => {
@@ -112,7 +110,10 @@ async fn accept_next(listener: &TcpListener) -> TcpStream {
                 return socket;
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-            Err(_) => sleep(Duration::from_millis(50)).await,
+            Err(_) => {
+                metrics.accept_failures.one_more();
+                sleep(limits::ACCEPT_PAUSE).await;
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use freeboard_policy::{Host, Reason};
 use tokio_rustls::server::TlsStream;
 
-use super::http1::{Guest, serve};
+use super::http1::{Asked, Guest, serve};
 use super::http2;
 use crate::broker::Moment;
 use crate::decide;
@@ -48,7 +48,10 @@ pub async fn serve_tls(client: &Client, wanted: Wanted, socket: Socket, started:
         // Boxed: most connections speak HTTP/1.1 and need not carry this state.
         Box::pin(http2::serve(client, lead, stream)).await;
     } else {
-        serve(client, &lead, Guest::from(Stream::from(stream))).await;
+        let asked = serve(client, &lead, Guest::from(Stream::from(stream))).await;
+        if asked == Asked::Nothing {
+            client.broker.metrics.aborts.silent.one_more();
+        }
     }
 }
 
@@ -81,8 +84,15 @@ async fn open(
             return Err(stop);
         }
     };
-    let stream = hello.complete(config?).await?;
-    Ok((origin, stream))
+    let completed = hello.complete(config?).await;
+    let metrics = &client.broker.metrics;
+    match completed.as_ref().map_err(|stop| stop.reason) {
+        Ok(_) => metrics.handshakes.one_more(),
+        Err(Reason::LeafRejected) => metrics.aborts.alert.one_more(),
+        Err(Reason::ClientClosed) => metrics.aborts.closed.one_more(),
+        Err(_) => {}
+    }
+    Ok((origin, completed?))
 }
 
 enum Decided {

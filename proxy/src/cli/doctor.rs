@@ -1,5 +1,7 @@
 //! `freeboard doctor`: can the broker run here, and what is missing.
 
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +12,7 @@ use super::{ConfigFlags, Exit, terminal};
 use crate::broker::Clock;
 use crate::config::Config;
 use crate::credential::unready;
-use crate::limits::DOCTOR_PATIENCE;
+use crate::limits::{BUFFER_BYTES, DOCTOR_PATIENCE, LIVE_PATIENCE, PROBE_PATIENCE};
 use crate::privileges;
 use crate::record::log_files;
 use crate::reload;
@@ -38,13 +40,14 @@ impl Doctor {
             Ok(config) => config,
             Err(exit) => return exit,
         };
-        let checks: [(&str, Check); 7] = [
+        let checks: [(&str, Check); 8] = [
             ("CA", ca),
             ("policy", policy),
             ("credentials", credentials),
             ("audit log", audit),
             ("user", user),
             ("control socket", socket),
+            ("readiness", readiness),
             ("open files", open_files),
         ];
         let mut text = String::new();
@@ -165,6 +168,40 @@ fn socket(config: &Config) -> Found {
             "`systemctl status freeboard.service` says why it does not run".to_owned(),
         )),
     }
+}
+
+/// What a running broker says of itself: it proves an allowed and a refused request first.
+fn readiness(config: &Config) -> Found {
+    let Some(address) = config.metrics.listen else {
+        return Ok("not asked: `metrics_listen` is off".to_owned());
+    };
+    let Ok(stream) = TcpStream::connect_timeout(&address, DOCTOR_PATIENCE) else {
+        return Ok(format!("{address}: nobody serves it now"));
+    };
+    let asked = ask_readiness(stream, address);
+    let answer = asked.map_err(|error| {
+        let help = "another program may have the address: see `metrics_listen`".to_owned();
+        (format!("{address} does not answer: {error}"), help)
+    })?;
+    let said = answer.split("\r\n\r\n").nth(1).unwrap_or_default().trim();
+    if answer.starts_with("HTTP/1.1 200 ") && said.starts_with("ready") {
+        Ok(format!("{address}: {said}"))
+    } else {
+        let help = "the broker's own log says more; requests may be refused until it is mended".to_owned();
+        Err((format!("{address}: {}", said.escape_default()), help))
+    }
+}
+
+fn ask_readiness(mut stream: TcpStream, address: SocketAddr) -> std::io::Result<String> {
+    let patience = Some(PROBE_PATIENCE + LIVE_PATIENCE + DOCTOR_PATIENCE);
+    stream.set_read_timeout(patience)?;
+    stream.write_all(
+        format!("GET /readyz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes(),
+    )?;
+    let mut answer = String::new();
+    let bound = u64::try_from(BUFFER_BYTES).unwrap_or(u64::MAX);
+    stream.take(bound).read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 fn open_files(_: &Config) -> Found {

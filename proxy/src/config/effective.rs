@@ -39,6 +39,14 @@ pub struct ExplicitRun {
     pub token_sha256_file: PathBuf,
 }
 
+/// Where `/metrics` is served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metrics {
+    pub listen: Option<SocketAddr>,
+    /// Somebody asked for this address.
+    pub wanted: bool,
+}
+
 /// Where a value came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -71,6 +79,7 @@ pub struct Config {
     pub grace: Duration,
     pub reload_every: Option<Duration>,
     pub explicit_listen: Option<SocketAddr>,
+    pub metrics: Metrics,
     pub explicit_runs: Vec<ExplicitRun>,
     pub hosts: HashMap<Host, Vec<IpAddr>>,
     pub audit: LogSettings,
@@ -228,9 +237,13 @@ impl Values {
             max_gates: self.count("max_gates"),
             grace: self.time("grace").unwrap_or_default(),
             reload_every: self.time("reload_every"),
-            explicit_listen: match self.by_key.remove("explicit_listen") {
-                Some(Value::Address(address)) => address,
-                _ => None,
+            explicit_listen: self.address("explicit_listen"),
+            metrics: Metrics {
+                listen: self.address("metrics_listen"),
+                wanted: self
+                    .shown
+                    .iter()
+                    .any(|(key, _, origin)| *key == "metrics_listen" && *origin != Origin::Default),
             },
             explicit_runs: file.explicit_runs,
             hosts: file.hosts.into_iter().collect(),
@@ -251,6 +264,13 @@ impl Values {
         match self.by_key.remove(key) {
             Some(Value::Path(path)) => path,
             _ => PathBuf::new(),
+        }
+    }
+
+    fn address(&mut self, key: &str) -> Option<SocketAddr> {
+        match self.by_key.remove(key) {
+            Some(Value::Address(address)) => address,
+            _ => None,
         }
     }
 

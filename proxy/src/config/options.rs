@@ -152,6 +152,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Off: on hosts with gates nothing needs it. Programs on it are held by no boundary of ours.",
     ),
     option(
+        "metrics_listen",
+        Kind::AddressOrOff,
+        Standard::Fixed("127.0.0.1:9464"),
+        "Address of `/metrics` (Prometheus), `/livez` and `/readyz`. The default is given up with a warning where something else has it; an address of yours that cannot be had ends the start.",
+        "They tell names of APIs and credentials, and how busy the broker is, to whoever can connect; no request, no guest and no secret.",
+    ),
+    option(
         "audit.folder",
         Kind::Path,
         Standard::State("audit"),
@@ -191,6 +198,8 @@ pub const RENAMED: &[(&str, &str)] = &[
     ("threads", "workers"),
     ("grace_period", "grace"),
     ("listen", "explicit_listen"),
+    ("metrics", "metrics_listen"),
+    ("metrics_address", "metrics_listen"),
     ("audit_log", "audit.folder"),
     ("audit_dir", "audit.folder"),
     ("audit.path", "audit.folder"),

@@ -123,6 +123,13 @@ impl Breakers {
         }
     }
 
+    /// The APIs that nothing is sent to now.
+    pub fn open(&self) -> Vec<Arc<str>> {
+        let by_api = self.lock();
+        let open = by_api.iter().filter(|(_, state)| matches!(state, State::Open(_)));
+        open.map(|(api, _)| Arc::clone(api)).collect()
+    }
+
     /// What the health route said.
     pub fn probed(&self, api: &Arc<str>, works: bool, now: Instant) {
         let mut by_api = self.lock();

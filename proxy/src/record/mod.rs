@@ -32,12 +32,12 @@ use crate::broker::Clock;
 use crate::limits;
 
 /// The audit log as the path sees it: a bounded queue to one writer thread. The default one has no log: it refuses.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct Recorder {
     queue: Option<Queue>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Queue {
     shared: Arc<Shared>,
     sender: SyncSender<Message>,
@@ -67,6 +67,30 @@ struct Shared {
     lost: AtomicU64,
     /// The writer is to end, also while the log cannot be written.
     stop: AtomicBool,
+    /// All refusals that found no room.
+    lost_ever: AtomicU64,
+    /// Times that the log became unwritable.
+    failures: AtomicU64,
+    /// Number of the last record in the file.
+    sequence: AtomicU64,
+    /// When everything was in the file for the last time, milliseconds since 1970 UTC.
+    settled_unix_ms: AtomicU64,
+}
+
+/// How the log stands, for those who watch it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct LogState {
+    pub writable: bool,
+    /// Records that are not in the file yet.
+    pub unwritten: usize,
+    /// For how long; 0 when all are.
+    pub lag_ms: u64,
+    /// Number of the last record in the file.
+    pub sequence: u64,
+    /// Times that the log became unwritable.
+    pub failures: u64,
+    /// Refusals that found no room.
+    pub lost: u64,
 }
 
 #[derive(Debug)]
@@ -97,6 +121,10 @@ impl Recorder {
             failed: AtomicBool::new(false),
             lost: AtomicU64::new(0),
             stop: AtomicBool::new(false),
+            lost_ever: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+            settled_unix_ms: AtomicU64::new(clock.now().unix_ms),
         });
         let writer = Writer::start(settings, clock, receiver, sender.clone(), Arc::clone(&shared))?;
         Ok((Self { queue: Some(Queue { shared, sender }) }, writer))
@@ -116,9 +144,19 @@ impl Recorder {
         queue.shared.take().ok_or(Reason::AuditUnavailable)
     }
 
-    /// Whether the last write to the log succeeded. For `doctor` and metrics.
-    pub fn is_writable(&self) -> bool {
-        self.queue.as_ref().is_some_and(|queue| !queue.shared.failed.load(Ordering::Acquire))
+    /// How the log stands. For metrics and readiness.
+    pub fn state(&self) -> LogState {
+        let Some(Queue { shared, .. }) = &self.queue else { return LogState::default() };
+        let unwritten = shared.unwritten();
+        let since = Clock.now().unix_ms.saturating_sub(shared.settled_unix_ms.load(Ordering::Relaxed));
+        LogState {
+            writable: !shared.failed.load(Ordering::Acquire),
+            unwritten,
+            lag_ms: if unwritten == 0 { 0 } else { since },
+            sequence: shared.sequence.load(Ordering::Relaxed),
+            failures: shared.failures.load(Ordering::Relaxed),
+            lost: shared.lost_ever.load(Ordering::Relaxed),
+        }
     }
 
     /// Hands one outcome to the writer. Never waits for it, but lets it run when it is far behind; a refusal that finds no
@@ -133,7 +171,7 @@ impl Recorder {
                 }
             }
             None => {
-                queue.shared.lost.fetch_add(1, Ordering::Relaxed);
+                queue.shared.lose_one();
             }
         }
     }
@@ -175,6 +213,11 @@ impl Queue {
 }
 
 impl Shared {
+    fn lose_one(&self) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
+        self.lost_ever.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Records that have a slot and are not in the file.
     fn unwritten(&self) -> usize {
         limits::AUDIT_QUEUE.saturating_sub(self.free.load(Ordering::Relaxed))

@@ -34,6 +34,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 5] = [Self::Request, Self::Tunnel, Self::Tls, Self::Connection, Self::Dns];
+
     pub const fn word(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -58,6 +61,9 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// In the order of their numbers.
+    pub const ALL: [Self; 4] = [Self::Allowed, Self::Denied, Self::Failed, Self::Shed];
+
     pub const fn word(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",

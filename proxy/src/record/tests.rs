@@ -165,7 +165,7 @@ fn a_crash_between_closing_a_file_and_beginning_the_next_loses_nothing() {
 fn a_recorder_without_a_log_refuses() {
     let recorder = super::Recorder::default();
     assert_eq!(recorder.reserve().unwrap_err(), Reason::AuditUnavailable);
-    assert!(!recorder.is_writable());
+    assert!(!recorder.state().writable);
 }
 
 #[test]

@@ -180,7 +180,7 @@ impl Worker {
     fn append(&mut self, time_unix_ms: u64, entry: &Entry) {
         if let Err(error) = self.log.append(time_unix_ms, entry) {
             tracing::error!(%error, "an audit record was not written");
-            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+            self.shared.lose_one();
         }
     }
 
@@ -216,6 +216,7 @@ impl Worker {
                 tracing::error!(%error, "the audit log cannot be written: requests are refused until it can");
                 self.failing_since = Some(Instant::now());
                 self.shared.failed.store(true, Ordering::Release);
+                self.shared.failures.fetch_add(1, Ordering::Relaxed);
             }
             (Err(_), Some(_)) => {}
         }
@@ -237,6 +238,8 @@ impl Worker {
     /// Gives back the room of what is in the file.
     fn settle(&mut self) {
         self.held.clear();
+        self.shared.sequence.store(self.log.chain.seq(), Ordering::Relaxed);
+        self.shared.settled_unix_ms.store(self.clock.now().unix_ms, Ordering::Relaxed);
         for done in self.flushes.drain(..) {
             // An error means that nobody waits any more.
             let _ = done.send(());

@@ -140,6 +140,7 @@ impl Reloader {
     }
 
     fn refused(&self, cause: Cause, error: &LoadError) {
+        self.broker.metrics.policies_refused.one_more();
         tracing::error!(generation = self.generation, "reload refused, the last good policy stays: {error}");
         let event = Event::ReloadRefused(ReloadRefused {
             generation: self.generation,
@@ -151,6 +152,9 @@ impl Reloader {
     }
 
     fn record_loaded(&self, cause: Cause, files: usize, warnings: usize) {
+        let metrics = &self.broker.metrics;
+        metrics.policies_loaded.one_more();
+        metrics.policy_loaded_at.set(self.broker.clock.now().unix_ms / 1000);
         self.record(Event::PolicyLoaded(PolicyLoaded {
             generation: self.generation,
             cause,
@@ -163,7 +167,9 @@ impl Reloader {
     /// Says which credentials requests would be refused for. The policy is in force all the same: what needs no credential, or
     /// another one, goes on, and a secret that is mended is used without a reload.
     fn record_unready(&self) {
-        for found in unready(&self.broker.snapshot().policy) {
+        let unready = unready(&self.broker.snapshot().policy);
+        self.broker.metrics.credentials_unready.set(unready.len() as u64);
+        for found in unready {
             tracing::error!(credential = %found.credential, "its requests will be refused: {}", found.problem);
             self.record(Event::Finding(Finding {
                 severity: Severity::Error,

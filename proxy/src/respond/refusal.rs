@@ -124,6 +124,7 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::ClientTimeout => ("The request took too long to arrive.", RETRY_HINT),
         Reason::ClientClosed => ("The connection was closed early.", RETRY_HINT),
         Reason::TlsRefused => ("TLS 1.2 or newer is needed.", REQUEST_HINT),
+        Reason::LeafRejected => ("The certificate was not accepted.", REQUEST_HINT),
         Reason::NoServerName => ("TLS needs a server name.", REQUEST_HINT),
         Reason::ProxyAuthRequired => {
             ("The proxy needs this run's credential.", "Send Proxy-Authorization with the run's token.")

@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixStream};
 use tokio::time::timeout;
 
 use crate::accept::http1::Guest;
-use crate::accept::proxy_connection;
+use crate::accept::proxy::serve_connection as proxy_connection;
 use crate::broker::{Broker, Clock, Snapshot};
 use crate::credential::Store;
 use crate::http1::{Socket, Stream};

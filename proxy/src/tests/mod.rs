@@ -3,5 +3,6 @@
 mod approvals;
 mod conditions;
 mod lab;
+mod metrics;
 mod proxy;
 mod smuggling;

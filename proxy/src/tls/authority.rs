@@ -4,6 +4,7 @@
 //! are kept apart, so that a guest that floods refusals cannot push out the configurations of granted names (E12).
 
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use freeboard_policy::{Host, Reason};
@@ -24,6 +25,8 @@ pub struct Authority {
     ticketer: Arc<dyn ProducesTickets>,
     granted: Mutex<LruCache<Host, Entry>>,
     refused: Mutex<LruCache<LeafName, Entry>>,
+    made: AtomicU64,
+    failed: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -54,6 +57,8 @@ impl Authority {
             ticketer: rustls::crypto::aws_lc_rs::Ticketer::new()?,
             granted: Mutex::new(LruCache::new(cache(GRANTED_LEAF_CACHE))),
             refused: Mutex::new(LruCache::new(cache(REFUSED_LEAF_CACHE))),
+            made: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         })
     }
 
@@ -115,7 +120,19 @@ impl Authority {
             || fresh(&self.refused, &LeafName::Host(host.clone()), now).is_some()
     }
 
+    /// Leaves that were made, and that could not be.
+    pub fn mints(&self) -> (u64, u64) {
+        (self.made.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    }
+
     fn build(&self, name: &LeafName, now_unix: i64) -> Result<Entry, AuthorityError> {
+        let entry = self.build_uncounted(name, now_unix);
+        let count = if entry.is_ok() { &self.made } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        entry
+    }
+
+    fn build_uncounted(&self, name: &LeafName, now_unix: i64) -> Result<Entry, AuthorityError> {
         let Leaf { certified, valid_until } = self.mint.mint(name, now_unix)?;
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?

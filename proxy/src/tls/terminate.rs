@@ -7,8 +7,8 @@ use std::io;
 use std::sync::Arc;
 
 use freeboard_policy::{Host, Reason};
-use rustls::ServerConfig;
 use rustls::server::Acceptor;
+use rustls::{AlertDescription, ServerConfig};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
@@ -59,7 +59,7 @@ impl Hello {
     /// buffers of rustls, and every future that it passes would carry its size.
     ///
     /// # Errors
-    /// `tls_refused`, for example when the guest does not trust our CA; `client_timeout`, `client_closed`.
+    /// `leaf_rejected` when the guest does not trust our CA; `tls_refused`, `client_timeout`, `client_closed`.
     pub async fn complete(self, config: Arc<ServerConfig>) -> Result<Box<TlsStream<Socket>>, Stop> {
         match timeout_at(self.deadline, self.start.into_stream(config)).await {
             Err(_) => Err(Stop::new(Reason::ClientTimeout, "the TLS handshake did not end in time")),
@@ -81,8 +81,25 @@ impl Hello {
     }
 }
 
+/// What clients say that do not accept a certificate (RFC 8446 6.2).
+fn rejects_certificate(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+    )
+}
+
 fn stop(error: &io::Error) -> Stop {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(tls @ rustls::Error::AlertReceived(alert)) if rejects_certificate(*alert) => {
+            Stop::with(Reason::LeafRejected, tls.to_string())
+        }
         Some(tls) => Stop::with(Reason::TlsRefused, tls.to_string()),
         None if error.kind() == io::ErrorKind::InvalidData => {
             Stop::with(Reason::TlsRefused, error.to_string())

@@ -81,7 +81,7 @@ impl Lab {
     pub(crate) fn configure(&self, more: &str) {
         let at = |name: &str| self.at(name).display().to_string();
         let text = format!(
-            "[broker]\npolicy = {:?}\nca_certificate = {:?}\nca_key = {:?}\ncontrol_socket = {:?}\naudit.folder = {:?}\n{more}\n",
+            "[broker]\npolicy = {:?}\nca_certificate = {:?}\nca_key = {:?}\ncontrol_socket = {:?}\naudit.folder = {:?}\nmetrics_listen = \"off\"\n{more}\n",
             at("policy"),
             at("ca.pem"),
             at("ca-key.pem"),

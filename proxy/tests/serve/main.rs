@@ -11,6 +11,7 @@ mod broker;
 mod commands;
 mod control;
 mod log;
+mod metrics;
 mod reload;
 mod service;
 mod start;

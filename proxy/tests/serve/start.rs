@@ -35,7 +35,7 @@ fn a_wrong_configuration_ends_with_3_and_shows_every_mistake() {
         "unknown option `wrokers`",
         "did you mean `workers`?",
         "`grace` is not a time",
-        "freeboard.toml:8:",
+        "freeboard.toml:9:",
         "called `audit.folder`",
     ] {
         assert!(said.contains(part), "`{part}` is not in: {said}");
@@ -276,6 +276,6 @@ fn prints_the_effective_configuration_with_origins() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success());
     assert!(text.contains("workers = 7  # command line"), "{text}");
-    assert!(text.contains("grace = \"3s\"  # ") && text.contains("freeboard.toml:7"), "{text}");
+    assert!(text.contains("grace = \"3s\"  # ") && text.contains("freeboard.toml:8"), "{text}");
     assert!(text.contains("reload_every = \"2s\"  # default"), "{text}");
 }

@@ -55,8 +55,14 @@ where
             refused(client, &lead, unseen.take()).await;
         }
         // Nothing was asked; there is nothing to record but a broken connection, which `http1` does not record either.
-        Ok(Err(error)) => tracing::debug!(run = %client.run.id, %error, "no HTTP/2 preface"),
-        Err(_) => tracing::debug!(run = %client.run.id, "no HTTP/2 preface in time"),
+        Ok(Err(error)) => {
+            client.broker.metrics.aborts.silent.one_more();
+            tracing::debug!(run = %client.run.id, %error, "no HTTP/2 preface");
+        }
+        Err(_) => {
+            client.broker.metrics.aborts.silent.one_more();
+            tracing::debug!(run = %client.run.id, "no HTTP/2 preface in time");
+        }
     }
 }
 

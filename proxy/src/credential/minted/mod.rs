@@ -22,6 +22,7 @@ mod vault;
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -66,6 +67,8 @@ pub struct Minter {
     slots: Mutex<LruCache<Option<Arc<str>>, Arc<Slot>>>,
     /// What one token leaves for the next.
     kept: Mutex<Kept>,
+    made: AtomicU64,
+    failed: AtomicU64,
 }
 
 /// See [`Minter::kept`].
@@ -105,6 +108,18 @@ impl Mints {
         kind::is_minted(view)
     }
 
+    /// Credentials by name, with the tokens that were made and the attempts that failed.
+    pub fn counts(&self) -> Vec<(Arc<str>, u64, u64)> {
+        let minters = self.minters.lock().unwrap_or_else(PoisonError::into_inner);
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let counts = minters
+            .values()
+            .map(|minter| (Arc::clone(&minter.name), read(&minter.made), read(&minter.failed)));
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort_unstable();
+        counts
+    }
+
     /// The minter of this definition. Ask once per policy generation.
     pub fn minter(&self, name: &Arc<str>, view: &CredentialView) -> Arc<Minter> {
         let mut minters = self.minters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,6 +133,8 @@ impl Mints {
             issuers: Arc::clone(&self.issuers),
             slots: Mutex::new(LruCache::new(slots)),
             kept: Mutex::default(),
+            made: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
         });
         minters.insert(Arc::clone(name), Arc::clone(&minter));
         minter
@@ -187,6 +204,7 @@ impl Minter {
         });
         match minted {
             Ok(Minted { attach, scrubber, lifetime, give_back }) => {
+                self.made.fetch_add(1, Ordering::Relaxed);
                 let material = slot.keep(&self.name, (attach, scrubber), lifetime, asked, now_unix, reading);
                 tracing::info!(credential = %self.name, lifetime = ?lifetime, "minted");
                 if let Some(token) = give_back {
@@ -196,6 +214,7 @@ impl Minter {
                 Ok(material)
             }
             Err(error) => {
+                self.failed.fetch_add(1, Ordering::Relaxed);
                 let stop = slot.fail(&self.name, error);
                 tracing::warn!(credential = %self.name, %stop, "no token");
                 Err(stop)

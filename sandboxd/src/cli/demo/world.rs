@@ -129,7 +129,7 @@ impl World {
         let private = private.display();
         format!(
             "[broker]\npolicy = \"{folder}/policy\"\nca_certificate = \"{private}/ca.pem\"\nca_key = \"{private}/ca-key.pem\"\n\
-             control_socket = \"{private}/control.sock\"\naudit.folder = \"{folder}/audit\"\n\n\
+             control_socket = \"{private}/control.sock\"\naudit.folder = \"{folder}/audit\"\nmetrics_listen = \"off\"\n\n\
              [broker.hosts]\n\"{HOST}\" = [\"127.0.0.1\"]\n\n\
              [sandboxd]\nlisten = \"127.0.0.1:0\"\nproviders = [\"wasm\", \"native\"]\nbroker = \"{private}/control.sock\"\n\
              callers = \"{private}/callers.toml\"\n"
