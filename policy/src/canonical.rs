@@ -18,7 +18,11 @@ pub(crate) fn form(draft: &Draft) -> String {
         draft.credentials.iter().map(|found| (found.name.value.to_string(), credential(&found.view)));
     let apis =
         draft.apis.iter().map(|api| {
-            let mut origins: Vec<String> = api.origins.iter().map(|origin| origin.value.url()).collect();
+            let mut origins: Vec<String> = api
+                .origins
+                .iter()
+                .map(|origin| api.view.traffic.url(&origin.value.host, origin.value.port))
+                .collect();
             origins.sort_unstable();
             let view = &api.view;
             let value = json!({

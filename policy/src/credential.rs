@@ -34,6 +34,7 @@ impl IssuerView {
             ca_file: self.ca_file.clone(),
             pin_sha256: self.pin_sha256.clone(),
             addresses: self.addresses.clone(),
+            traffic: crate::Traffic::Requests,
             alias: None,
             hidden: false,
             credential: None,

@@ -78,6 +78,33 @@ impl Permit {
     }
 }
 
+/// Proof that policy allows one connection that is passed on unread. It cannot send a request: that takes a [`Permit`], which
+/// this one does not give away. Whoever dials consumes it.
+#[derive(Debug)]
+pub struct ConnectionPermit(pub(crate) Permit);
+
+impl ConnectionPermit {
+    /// Name of the grant whose rule matched.
+    pub fn grant(&self) -> &std::sync::Arc<str> {
+        self.0.grant()
+    }
+    pub fn rule(&self) -> &RuleId {
+        self.0.rule()
+    }
+    /// Name of the API that the connection goes to.
+    pub fn api(&self) -> &std::sync::Arc<str> {
+        self.0.api()
+    }
+    /// Connections of one run by this rule, where the rule bounds them.
+    pub fn calls(&self) -> Option<u64> {
+        self.0.calls()
+    }
+    /// A person must approve the connection before it is made.
+    pub fn approval(&self) -> Option<&Approval> {
+        self.0.approval()
+    }
+}
+
 /// What a rule demands of an answer's head.
 #[derive(Debug, Clone)]
 pub struct AnswerTerms(std::sync::Arc<Terms>);
@@ -192,6 +219,12 @@ reasons! {
     PortNotGranted => "port_not_granted", Policy, 403;
     /// The upstream name resolves to an address that the API does not name (private, loopback, link-local, metadata…).
     AddressRefused => "address_refused", Policy, 403;
+    /// A connection that is passed on unread has carried as many bytes as the grant allows.
+    ConnectionTooLarge => "connection_too_large", Policy, 403;
+    /// The ClientHello hides its server name, and the connection would be passed on unread.
+    EncryptedHello => "encrypted_hello", Policy, 403;
+    /// The destination is granted for connections that are passed on unread, not for HTTP requests.
+    ConnectionOnly => "connection_only", Policy, 403;
     /// Clear-text HTTP to an upstream; only TLS is sent.
     PlainHttp => "plain_http", Policy, 403;
     /// The grant has expired, or its time for this run is over.

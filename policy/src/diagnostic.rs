@@ -229,6 +229,8 @@ codes! {
     BadAlias => "policy::bad-alias";
     /// APIs that share an origin but do not trust the same certificates and addresses.
     OriginConflict => "policy::origin-conflict";
+    /// Something that only requests have, said about connections that are passed on unread.
+    BadConnection => "policy::bad-connection";
     /// An address range that no policy may name.
     BadAddress => "policy::bad-address";
     /// An address range that opens the host itself.

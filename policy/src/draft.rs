@@ -149,7 +149,14 @@ pub(crate) struct DraftRule {
     pub(crate) websocket: bool,
     /// What the rule says beside its routes; `None` for nothing.
     pub(crate) terms: Option<Arc<Terms>>,
+    /// None where the rule is about connections, until the checks have put `RouteLine::connection` there.
     pub(crate) routes: Vec<DraftRoute>,
+    /// Routes stand there, and none could be read.
+    pub(crate) lost_routes: bool,
+    /// `GRANT.allow[0]`
+    pub(crate) id: Arc<str>,
+    /// Where the rule begins.
+    pub(crate) place: Place,
 }
 
 #[derive(Debug, Clone)]

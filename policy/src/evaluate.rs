@@ -9,8 +9,11 @@ use crate::compiled::{Compiled, Grant, Route as CompiledRoute};
 use crate::condition::pending::Candidate;
 use crate::condition::{Check, Facts, Head, Miss, Terms};
 use crate::draft::Effect;
-use crate::route::method::Asked;
-use crate::{Decision, PendingBody, Permit, Policy, Reason, Refusal, RequestQuestion};
+use crate::route::method::{self, Asked};
+use crate::{
+    ConnectionPermit, ConnectionQuestion, Decision, NoFields, PendingBody, Permit, Policy, Reason, Refusal,
+    RequestQuestion, Target,
+};
 
 impl Policy {
     /// Decides one request on a granted destination. The only maker of a [`Permit`], at once or by way of
@@ -26,6 +29,27 @@ impl Policy {
                 None => Decision::Refuse(Reason::Internal.into()),
             },
             Err(refusal) => Decision::Refuse(refusal),
+        }
+    }
+
+    /// Decides one connection to a destination whose connections are passed on unread. The only maker of a
+    /// [`ConnectionPermit`].
+    ///
+    /// # Errors
+    /// As `evaluate` refuses; `NoRule` where the destination takes requests.
+    pub fn connect(&self, question: &ConnectionQuestion<'_>) -> Result<ConnectionPermit, Refusal> {
+        if !question.route.traffic.is_passed_on() {
+            return Err(Reason::NoRule.into());
+        }
+        let target = Target::parse(b"/").map_err(|_| Reason::Internal)?;
+        let asked = question.as_request(&target);
+        self.is_current(&asked)?;
+        match self.walk(&asked, Asked::new(asked.method))? {
+            Answer::Now((grant, api, route)) => {
+                self.permit(grant, api, route).map(ConnectionPermit).ok_or(Reason::Internal.into())
+            }
+            // No rule about connections looks at bodies (checked at load).
+            Answer::ByBody(..) => Err(Reason::Internal.into()),
         }
     }
 
@@ -66,13 +90,23 @@ impl Policy {
     }
 
     fn decide(&self, question: &RequestQuestion<'_>) -> Result<Answer<'_>, Refusal> {
-        if !self.made(&question.scope.policy_digest) || !self.made(&question.route.policy_digest) {
-            return Err(Reason::PolicyUnavailable.into());
-        }
+        self.is_current(question)?;
         let method = Asked::new(question.method);
         if method.is_forbidden() {
             return Err(Reason::MethodForbidden.into());
         }
+        if question.route.traffic.is_passed_on() {
+            return Err(Reason::ConnectionOnly.into());
+        }
+        self.walk(question, method)
+    }
+
+    fn is_current(&self, question: &RequestQuestion<'_>) -> Result<(), Refusal> {
+        let made = self.made(&question.scope.policy_digest) && self.made(&question.route.policy_digest);
+        if made { Ok(()) } else { Err(Reason::PolicyUnavailable.into()) }
+    }
+
+    fn walk(&self, question: &RequestQuestion<'_>, method: Asked<'_>) -> Result<Answer<'_>, Refusal> {
         let mut walk = Walk { compiled: &self.compiled, question, method, open: Open::default() };
         if let Some(route) = walk.denied() {
             return Err(Refusal::by(Reason::DeniedByRule, route.id.clone()));
@@ -84,6 +118,24 @@ impl Policy {
             Ok(found) => Ok(Answer::ByBody(open, Some(found))),
             Err(_) if !open.candidates.is_empty() => Ok(Answer::ByBody(open, None)),
             Err(refusal) => Err(refusal),
+        }
+    }
+}
+
+impl<'q> ConnectionQuestion<'q> {
+    /// The question as the rules are asked: the one request that a rule about connections matches.
+    pub(crate) fn as_request<'a>(&'a self, target: &'a Target) -> RequestQuestion<'a>
+    where
+        'q: 'a,
+    {
+        RequestQuestion {
+            scope: self.scope,
+            route: self.route,
+            method: method::CONNECTION,
+            target,
+            fields: &NoFields,
+            websocket: false,
+            now_unix: self.now_unix,
         }
     }
 }

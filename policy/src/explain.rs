@@ -10,9 +10,10 @@ use serde::Serialize;
 use crate::compiled::{Compiled, Grant, Route as CompiledRoute};
 use crate::condition::{Check, Head};
 use crate::draft::Effect;
+use crate::route::method;
 use crate::{
-    Approval, Decision, DestinationQuestion, HeldBody, Host, HostError, Policy, Reason, Refusal,
-    RequestQuestion, RunScope, ScopeQuestion, Target, Tier,
+    Approval, ConnectionQuestion, Decision, DestinationQuestion, HeldBody, Host, HostError, Permit, Policy,
+    Reason, Refusal, RequestQuestion, RunScope, ScopeQuestion, Target, Tier, Traffic,
 };
 
 /// One request as a person writes it.
@@ -174,7 +175,7 @@ impl std::fmt::Display for RuleView {
 impl Policy {
     /// Asks every question about a request, as the broker does, and says why the answer is what it is.
     pub fn explain(&self, request: &Request<'_>) -> Explanation {
-        let (host, port, path) = match split_url(request.url) {
+        let (host, port, path) = match destination_of(request) {
             Ok(parts) => parts,
             Err(explanation) => return *explanation,
         };
@@ -271,6 +272,14 @@ impl Policy {
             Ok(route) => route,
             Err(refusal) => return self.destination_refused(&refusal, request, host, port, target),
         };
+        let site = Rules::new(&self.compiled, scope, route.site);
+        if route.traffic.is_passed_on() && request.method == method::CONNECTION {
+            let question = ConnectionQuestion { scope, route: &route, now_unix: request.now_unix };
+            return match self.connect(&question) {
+                Ok(permit) => allowed(&permit.0, &site, &question.as_request(target)),
+                Err(refusal) => request_refused(&refusal, &site, &question.as_request(target)),
+            };
+        }
         let question = RequestQuestion {
             scope,
             route: &route,
@@ -280,7 +289,6 @@ impl Policy {
             websocket: request.websocket,
             now_unix: request.now_unix,
         };
-        let site = Rules::new(&self.compiled, scope, route.site);
         let answer = match self.evaluate(&question) {
             Decision::Allow(permit) => Ok(permit),
             Decision::NeedsBody(pending) => {
@@ -291,22 +299,7 @@ impl Policy {
             Decision::Refuse(refusal) => Err(refusal),
         };
         match answer {
-            Ok(permit) => {
-                let mut matching: Vec<_> = site.matching(&question);
-                let rule = site.view(&permit.rule().0);
-                matching.retain(|view| view.id != permit.rule().0);
-                Explanation {
-                    verdict: Verdict::Allow,
-                    reason: None,
-                    rule,
-                    grant: Some(Arc::clone(permit.grant())),
-                    api: Some(Arc::clone(permit.api())),
-                    credential: permit.credential().cloned(),
-                    approval: permit.approval().map(approval),
-                    also: matching,
-                    ..Explanation::refuse(Reason::NoRule, format!("grant `{}` allows it", permit.grant()))
-                }
-            }
+            Ok(permit) => allowed(&permit, &site, &question),
             Err(refusal) => request_refused(&refusal, &site, &question),
         }
     }
@@ -328,6 +321,16 @@ impl Policy {
             .apis
             .iter()
             .find(|api| api.origins.iter().any(|o| o.host == *host && o.port == port));
+        if request.method == method::CONNECTION {
+            let would_allow = match known {
+                Some(api) if api.view.traffic.is_passed_on() => {
+                    Some(format!("[[grant.NAME.allow]]\napi = \"{}\"", api.view.name))
+                }
+                Some(_) => None,
+                None => new_connections(request.url, host, port),
+            };
+            return Explanation { would_allow, ..Explanation::refuse(refusal.reason, because) };
+        }
         let Some(line) = narrow_route(request.method, target) else {
             return Explanation::refuse(refusal.reason, because);
         };
@@ -347,10 +350,46 @@ impl Policy {
     }
 }
 
+fn allowed(permit: &Permit, site: &Rules<'_>, question: &RequestQuestion<'_>) -> Explanation {
+    let mut matching: Vec<_> = site.matching(question);
+    let rule = site.view(&permit.rule().0);
+    matching.retain(|view| view.id != permit.rule().0);
+    let passed_on = question.route.traffic.is_passed_on();
+    let unread = if passed_on { ", and what it carries is passed on unread" } else { "" };
+    Explanation {
+        verdict: Verdict::Allow,
+        reason: None,
+        rule,
+        grant: Some(Arc::clone(permit.grant())),
+        api: Some(Arc::clone(permit.api())),
+        credential: permit.credential().cloned(),
+        approval: permit.approval().map(approval),
+        also: matching,
+        ..Explanation::refuse(Reason::NoRule, format!("grant `{}` allows it{unread}", permit.grant()))
+    }
+}
+
+/// An API for connections to a destination that no file names.
+fn new_connections(url: &str, host: &Host, port: u16) -> Option<String> {
+    let written = format!("{host}:{port}");
+    // What no policy may name, such as a metadata service, is not suggested either (ATTACKS G29).
+    crate::origin::Origin::parse_destination(&written).ok()?;
+    let to = if scheme(url) == Some(Traffic::TlsPassthrough) {
+        format!("origins = [\"{}\"]\ntls = \"passthrough\"", crate::origin::url(host, port))
+    } else {
+        format!("tcp = [\"{written}\"]")
+    };
+    Some(format!("[api.NAME]\n{to}\n\n[[grant.NAME.allow]]\napi = \"NAME\""))
+}
+
 fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuestion<'_>) -> Explanation {
     let method = question.method;
     let because = match refusal.reason {
         Reason::DeniedByRule => "a deny rule matches; deny wins over every allow rule".to_owned(),
+        Reason::ConnectionOnly => {
+            "the destination is granted for connections that are passed on unread: ask with `CONNECT`"
+                .to_owned()
+        }
         Reason::MethodForbidden => format!("`{method}` is refused whatever a grant says"),
         Reason::MethodNotGranted => format!("the path is granted, but not for `{method}`"),
         Reason::QueryNotGranted => "path and method are granted, but not with this query".to_owned(),
@@ -383,6 +422,7 @@ fn request_refused(refusal: &Refusal, site: &Rules<'_>, question: &RequestQuesti
             refusal.reason,
             Reason::DeniedByRule
                 | Reason::MethodForbidden
+                | Reason::ConnectionOnly
                 | Reason::GrantExpired
                 | Reason::GrantNotYetValid
                 | Reason::GrantOutsideSchedule
@@ -503,6 +543,29 @@ fn narrow_route(method: &str, target: &Target) -> Option<String> {
     }
     let read = crate::route::line::parse(&line).0?;
     read.mismatch(method, target).is_none().then_some(line)
+}
+
+/// The scheme of a destination of connections.
+fn scheme(url: &str) -> Option<Traffic> {
+    let (scheme, _) = url.split_once("://")?;
+    let known = [Traffic::Tcp, Traffic::TlsPassthrough];
+    known.into_iter().find(|traffic| traffic.scheme().eq_ignore_ascii_case(scheme))
+}
+
+/// Where a request goes. A connection is `CONNECT` and `tcp://HOST:PORT` or `tls://HOST[:PORT]`.
+fn destination_of(request: &Request<'_>) -> Result<(Host, u16, String), Box<Explanation>> {
+    if scheme(request.url).is_none() {
+        return split_url(request.url);
+    }
+    let (_, rest) = request.url.split_once("://").unwrap_or_default();
+    let refuse = |because: &str| Err(Box::new(Explanation::refuse(Reason::Malformed, because)));
+    if request.method != method::CONNECTION {
+        return refuse("only `CONNECT` asks for a connection that is passed on unread");
+    }
+    if rest.trim_end_matches('/').contains(['/', '?', '#']) {
+        return refuse("a connection has no path");
+    }
+    split_url(&format!("https://{rest}")).map(|(host, port, _)| (host, port, "/".to_owned()))
 }
 
 /// Host, port and the rest of an absolute URL, or the refusal that such a request gets.

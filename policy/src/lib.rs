@@ -2,7 +2,8 @@
 //!
 //! Policy text goes in, answers come out. This crate never reads a file, a clock, a socket or the
 //! environment, and has nothing asynchronous: the caller hands it every fact that a decision needs.
-//! The only way to a [`Permit`] is [`Policy::evaluate`], for rules that look at the body by way of [`PendingBody::inspect`].
+//! The only way to a [`Permit`] is [`Policy::evaluate`], for rules that look at the body by way of [`PendingBody::inspect`], and
+//! the only way to a [`ConnectionPermit`] is [`Policy::connect`].
 
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ mod source;
 mod suggest;
 mod target;
 mod tier;
+mod traffic;
 mod units;
 
 pub use address::{AddressClass, AddressRange, AddressRangeError};
@@ -48,14 +50,17 @@ pub use condition::coding::BodyCoding;
 pub use condition::fields::{HeaderFields, NoFields};
 pub use condition::grpc::{BodyMeter, BodyMeterError};
 pub use condition::pending::{HeldBody, PendingBody};
-pub use decision::{AnswerTerms, Decision, Fault, Permit, Reason, Refusal, RuleId};
+pub use decision::{AnswerTerms, ConnectionPermit, Decision, Fault, Permit, Reason, Refusal, RuleId};
 pub use diagnostic::{Code, Diagnostic, Place, Related, Severity, render_all};
 pub use host::{Host, HostError};
 pub use model::{
     Allowed, ApiView, Approval, CredentialView, GrantView, HealthCheck, Loaded, PlaceholderView, Policy,
     SecretReference, SurfaceView, Window,
 };
-pub use question::{DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion};
+pub use question::{
+    ConnectionQuestion, DestinationQuestion, RequestQuestion, Route, RunScope, ScopeQuestion,
+};
 pub use source::SourceFile;
 pub use target::{Target, TargetError};
 pub use tier::Tier;
+pub use traffic::Traffic;

@@ -18,7 +18,7 @@ pub struct Policy {
 #[derive(Debug, Clone)]
 pub struct ApiView {
     pub name: Arc<str>,
-    /// Upstream origins, `https` only: host and port.
+    /// Upstream origins: host and port. `https` unless `traffic` says otherwise.
     pub origins: Vec<(crate::Host, u16)>,
     /// PEM file with the CAs that alone are trusted for this API; `None` = the system's roots.
     pub ca_file: Option<String>,
@@ -26,6 +26,8 @@ pub struct ApiView {
     pub pin_sha256: Vec<String>,
     /// Address ranges beside the public ones that the API names; hand them to `address::allowed` before dialling.
     pub addresses: Vec<crate::AddressRange>,
+    /// Whether `origins` take requests, or connections that are passed on unread.
+    pub traffic: crate::Traffic,
     pub alias: Option<crate::Host>,
     pub hidden: bool,
     pub credential: Option<Arc<str>>,
@@ -256,6 +258,10 @@ impl Policy {
         let mut surface = Vec::new();
         for &api in scope.apis.iter() {
             let Some(found) = self.compiled.apis.get(api) else { continue };
+            // It is a surface of requests.
+            if found.view.traffic.is_passed_on() {
+                continue;
+            }
             let grants = scope.grants.iter().filter_map(|grant| self.compiled.grants.get(*grant));
             let rules = grants.filter_map(|grant| grant.rules_of(api));
             let routes: Vec<Arc<str>> = rules

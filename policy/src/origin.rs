@@ -12,6 +12,9 @@ pub(crate) struct Origin {
 
 pub(crate) const HTTPS_PORT: u16 = 443;
 
+/// Ports at which the broker itself answers in every gate.
+const GATE_PORTS: [(u16, &str); 2] = [(53, "the name server's"), (3128, "the proxy's")];
+
 /// Names that clouds resolve to a metadata service (ATTACKS D10).
 const METADATA_HOSTS: [&str; 5] = [
     "metadata.google.internal",
@@ -73,6 +76,23 @@ impl Origin {
             Some((host, port)) if !authority.ends_with(']') => (host, port_number(port, text)?),
             _ => (authority, HTTPS_PORT),
         };
+        Ok(Self { host: host_name(host)?, port })
+    }
+
+    /// `HOST:PORT` of a TCP destination.
+    pub(crate) fn parse_destination(text: &str) -> Result<Self, OriginError> {
+        const EXAMPLE: &str = "write `HOST:PORT`, for example `db.internal:5432`";
+        if text.contains("://") {
+            return refuse(Code::BadOrigin, format!("`{text}` has a scheme"), EXAMPLE);
+        }
+        let Some((host, port)) = text.rsplit_once(':').filter(|_| !text.ends_with(']')) else {
+            return refuse(Code::BadOrigin, format!("`{text}` has no port"), EXAMPLE);
+        };
+        let port = port_number(port, text)?;
+        if let Some((_, whose)) = GATE_PORTS.iter().find(|(taken, _)| *taken == port) {
+            let help = format!("in a gate this port is {whose}; let the server listen on another one too");
+            return refuse(Code::BadOrigin, format!("port {port} cannot be granted"), help);
+        }
         Ok(Self { host: host_name(host)?, port })
     }
 
@@ -170,6 +190,30 @@ mod tests {
             ("https://localhost:9443", "https://localhost:9443"),
         ] {
             assert_eq!(Origin::parse(text).unwrap().url(), url);
+        }
+    }
+
+    #[test]
+    fn takes_host_and_port_of_a_destination_only() {
+        let db = Origin::parse_destination("db.internal:5432").unwrap();
+        assert_eq!((db.host.as_str(), db.port), ("db.internal", 5432));
+        for (text, code, help) in [
+            ("db.internal", Code::BadOrigin, "HOST:PORT"),
+            ("tcp://db.internal:5432", Code::BadOrigin, "HOST:PORT"),
+            ("db.internal:", Code::BadOrigin, "65535"),
+            ("db.internal:0", Code::BadOrigin, "65535"),
+            ("db.internal:05432", Code::BadOrigin, "65535"),
+            ("db.internal:53", Code::BadOrigin, "name server"),
+            ("db.internal:3128", Code::BadOrigin, "proxy"),
+            ("DB.internal:5432", Code::BadOrigin, "`db.internal`"),
+            ("10.0.0.1:5432", Code::BadOrigin, "addresses"),
+            ("[::1]:5432", Code::BadOrigin, "not an address"),
+            ("*.internal:5432", Code::WildcardHost, "each host"),
+            ("metadata.google.internal:80", Code::MetadataHost, "never"),
+        ] {
+            let error = Origin::parse_destination(text).unwrap_err();
+            assert_eq!(error.code, code, "{text}: {error:?}");
+            assert!(error.help.contains(help), "{text}: {error:?}");
         }
     }
 

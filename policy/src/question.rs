@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{HeaderFields, Host, Target, Tier};
+use crate::{HeaderFields, Host, Target, Tier, Traffic};
 
 /// Asked once, when a run is prepared: may this caller use these grants behind this tier?
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,8 @@ pub struct Route {
     /// Upstream host, which differs from the asked one where the guest used an alias.
     pub host: Host,
     pub port: u16,
+    /// Whether requests are decided on there, or connections that are passed on unread.
+    pub traffic: Traffic,
     pub(crate) site: usize,
     pub(crate) policy_digest: Arc<str>,
 }
@@ -71,5 +73,13 @@ pub struct RequestQuestion<'a> {
     pub fields: &'a dyn HeaderFields,
     /// The request asks to switch to the websocket protocol.
     pub websocket: bool,
+    pub now_unix: i64,
+}
+
+/// Asked for each connection to a destination whose connections are passed on unread.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionQuestion<'a> {
+    pub scope: &'a RunScope,
+    pub route: &'a Route,
     pub now_unix: i64,
 }

@@ -444,7 +444,12 @@ pub(crate) enum Secret {
 pub(crate) struct Api {
     /// `https://HOST[:PORT]`, exact, no wildcard.
     #[schemars(length(min = 1), inner(regex(pattern = r"^https://[a-z0-9._-]+(:[1-9][0-9]*)?$")))]
-    origins: Vec<String>,
+    origins: Option<Vec<String>>,
+    /// In place of `origins`: `HOST:PORT` of TCP connections that are passed on unread, without a credential.
+    #[schemars(length(min = 1), inner(regex(pattern = r"^[a-z0-9._-]+:[1-9][0-9]*$")))]
+    tcp: Option<Vec<String>>,
+    /// `"passthrough"`: TLS is not ended here, for programs that trust one certificate only. Only the server name is looked at.
+    tls: Option<Tls>,
     /// Name of the credential that is attached. Left out: none, and the guest's own passes.
     credential: Option<String>,
     /// What guests get in place of the credential, for programs that insist on having a key.
@@ -464,6 +469,15 @@ pub(crate) struct Api {
     /// A request that tells whether the API works: `"GET /health"`, answered with 2xx then. After a 503 the broker sends it, without the
     /// credential, and holds back every run's requests until the answer is good.
     health_check: Option<String>,
+}
+
+/// What becomes of TLS.
+#[derive(Debug, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
+pub(crate) enum Tls {
+    /// It is passed on as it is.
+    Passthrough,
 }
 
 /// A value that stands for the credential inside a sandbox. It is worth nothing: at its API the real credential takes its
@@ -547,16 +561,16 @@ pub(crate) struct Budget {
     response_bytes: Option<String>,
 }
 
-/// Routes of one API.
+/// Routes of one API, or every connection to one whose connections are passed on unread.
 #[derive(Debug, JsonSchema)]
 #[schemars(deny_unknown_fields)]
 #[expect(dead_code, reason = "only the shape matters: the reader works on the text itself")]
 pub(crate) struct Rule {
     /// Name of the API.
     api: String,
-    /// `METHODS PATH[?QUERY]`, one permission a line.
+    /// `METHODS PATH[?QUERY]`, one permission a line. Left out where the API has `tcp` or `tls = "passthrough"`, and only there.
     #[schemars(length(min = 1), inner(regex(pattern = r"^\s*(\*|[A-Z-]+(\|[A-Z-]+)*)\s+/")))]
-    routes: Vec<String>,
+    routes: Option<Vec<String>>,
     /// The rule is for websocket handshakes (and for nothing else).
     websocket: Option<bool>,
     /// Header fields that the request must have, by name.
@@ -577,7 +591,7 @@ pub(crate) struct Rule {
     git: Option<Git>,
     /// The largest body that is held: `"256KiB"`. Left out: `"1MiB"`; at most `"16MiB"`.
     inspect_bytes: Option<String>,
-    /// Requests of one run by each route of the rule.
+    /// Requests of one run by each route of the rule, or its connections.
     #[schemars(range(min = 1))]
     calls: Option<u64>,
     /// A person must say yes to each request: `"human"`, or who may and how long it waits.

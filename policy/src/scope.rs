@@ -97,6 +97,7 @@ impl Policy {
                     api: Arc::clone(&api.view.name),
                     host: site.origin.host.clone(),
                     port: site.origin.port,
+                    traffic: api.view.traffic,
                     site: index,
                     policy_digest: Arc::clone(&self.digest),
                 });

@@ -114,6 +114,20 @@ fn each_edit_is_told_as_what_it_means() {
             ],
         ),
         (
+            // Requests at the wiki become connections that nobody reads.
+            &[
+                (
+                    "origins = [\"https://wiki.example.com\"]\ncredential = \"writer\"\nalias = \"wiki.internal\"",
+                    "origins = [\"https://wiki.example.com\"]\ntls = \"passthrough\"",
+                ),
+                ("\napi = \"wiki\"\nroutes = [\"GET /pages/{slug}\"]", "\napi = \"wiki\""),
+            ],
+            vec![
+                (Kind::Allowed, Wider, "CONNECT tls://wiki.example.com"),
+                (Kind::Refused, Narrower, "GET https://wiki.internal/pages/a"),
+            ],
+        ),
+        (
             &[("secrets/reader", "secrets/other")],
             vec![(Kind::Credential, Wider, "GET https://code.example.com/repos/acme/a/issues")],
         ),
@@ -138,6 +152,55 @@ fn each_edit_is_told_as_what_it_means() {
         let mut found = shown(&diff);
         found.dedup();
         assert_eq!(found, expected, "{edits:?}\n{}", diff.render());
+    }
+}
+
+#[test]
+fn connections_are_compared_as_requests_are() {
+    use Direction::{Narrower, Wider};
+    const DB: &str = "[api.db]\ntcp = [\"db.internal:5432\"]\n\n[grant.db]\ncallers = [\"bot\"]\n\n[[grant.db.allow]]\napi = \"db\"\n";
+    const DENY: &str = "\n[[grant.db.deny]]\napi = \"db\"\n[[grant.db.allow]]\napi = \"code\"\nroutes = [\"GET /a\"]\n[api.code]\norigins = [\"https://code.example.com\"]\n";
+    let allows_code = DENY.replace("\n[[grant.db.deny]]\napi = \"db\"", "");
+    for (old, new, expected) in [
+        (DB.to_owned(), DB.to_owned(), vec![]),
+        (
+            DB.to_owned(),
+            DB.replace("5432\"", "5432\", \"db.internal:5433\""),
+            vec![(Kind::Allowed, Wider, "CONNECT tcp://db.internal:5433")],
+        ),
+        (
+            DB.to_owned(),
+            DB.replace(
+                "tcp = [\"db.internal:5432\"]",
+                "origins = [\"https://db.internal:5432\"]\ntls = \"passthrough\"",
+            ),
+            vec![(Kind::Destination, Wider, "CONNECT tls://db.internal:5432")],
+        ),
+        (
+            DB.to_owned(),
+            format!("{DB}approve = \"human\"\n"),
+            vec![(Kind::Approval, Narrower, "CONNECT tcp://db.internal:5432")],
+        ),
+        (
+            format!("{DB}calls = 2\n"),
+            format!("{DB}calls = 3\n"),
+            vec![(Kind::Condition, Wider, "CONNECT tcp://db.internal:5432")],
+        ),
+        (
+            format!("{DB}{allows_code}"),
+            DB.replace("[[grant.db.allow]]\napi = \"db\"\n", &DENY[1..]),
+            vec![(Kind::Refused, Narrower, "CONNECT tcp://db.internal:5432")],
+        ),
+    ] {
+        let diff = Diff::between(&load(&old), &load(&new));
+        let expected: Vec<(Kind, Direction, String)> = expected
+            .into_iter()
+            .map(|(kind, direction, request)| (kind, direction, request.to_owned()))
+            .collect();
+        let mut found = shown(&diff);
+        found.dedup();
+        assert_eq!(found, expected, "{}", diff.render());
+        assert!(diff.changes.iter().all(|change| !change.undecided), "{}", diff.render());
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use freeboard_policy::{Policy, SourceFile, render_all};
 
-const PAGES: [(&str, &str); 10] = [
+const PAGES: [(&str, &str); 11] = [
     ("grants", include_str!("../../docs/policy/grants.md")),
     ("approvals", include_str!("../../docs/policy/approvals.md")),
     ("routes", include_str!("../../docs/policy/routes.md")),
@@ -16,6 +16,7 @@ const PAGES: [(&str, &str); 10] = [
     ("mcp", include_str!("../../docs/policy/mcp.md")),
     ("grpc", include_str!("../../docs/policy/grpc.md")),
     ("websocket", include_str!("../../docs/policy/websocket.md")),
+    ("connections", include_str!("../../docs/policy/connections.md")),
     ("git", include_str!("../../docs/policy/git.md")),
 ];
 

@@ -8,7 +8,7 @@
 //!                          └───────────┴────► Stop ──► respond ───────────────┘
 //! ```
 //!
-//! Read [`pipeline`] first: it is one request from top to bottom. Modules stand in the order in which data passes
+//! Read [`pipeline`] first: it is one request from top to bottom; [`connection`] is the same for one that is passed on unread. Modules stand in the order in which data passes
 //! through them; a stage may name types of the stages before it, never of those after it.
 //!
 //! Two structs are handed along: [`broker::Broker`], what is shared by all runs, and [`run::RunContext`], what
@@ -41,6 +41,7 @@ pub mod credential;
 
 pub mod upstream;
 
+pub mod connection;
 pub mod forward;
 pub mod pipeline;
 pub mod respond;

@@ -61,6 +61,9 @@ pub const RESPONSE_HEAD_TIMEOUT: Duration = Duration::from_secs(300);
 pub const RESPONSE_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 /// A websocket on which nothing moves in either direction. Pings usually come every 20-60 s. At the limit: closed.
 pub const WEBSOCKET_IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// A connection that is passed on unread and on which nothing moves in either direction: between two steps of a program that
+/// holds a database connection. At the limit: cut, `upstream_timeout`.
+pub const CONNECTION_IDLE_TIMEOUT: Duration = Duration::from_secs(900);
 /// How long an unwanted request body is read and thrown away so that the guest can read the answer. Then closed.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes of an unwanted request body that are read and thrown away. Then closed.
@@ -97,6 +100,9 @@ pub const DEFAULT_PER_MINUTE: u64 = u64::MAX;
 pub const DEFAULT_CONCURRENT: u64 = 64;
 /// Bytes of one request body where the grant says nothing. At the limit: 413.
 pub const DEFAULT_REQUEST_BYTES: u64 = 64 << 20;
+/// Bytes of one connection that is passed on unread, each way, where the grant says nothing. At the limit: cut,
+/// `connection_too_large`.
+pub const DEFAULT_CONNECTION_BYTES: u64 = 1 << 30;
 /// Bytes of one response body where the grant says nothing. At the limit: the response is cut.
 pub const DEFAULT_RESPONSE_BYTES: u64 = 1 << 30;
 

@@ -420,10 +420,14 @@ fn c10_c11_h28_h51_nothing_that_a_program_sends_is_replaced_by_a_secret() {
 /// that the broker ends.
 #[test]
 fn c30_a_credentialed_host_cannot_be_passed_through() {
-    for word in ["tls = \"passthrough\"", "inspect = false", "passthrough = true"] {
+    for (word, code) in [
+        ("tls = \"passthrough\"", Code::BadConnection),
+        ("inspect = false", Code::UnknownField),
+        ("passthrough = true", Code::UnknownField),
+    ] {
         let text = POLICY.replace("[api.api]\n", &format!("[api.api]\n{word}\n"));
         let problems = Policy::load(&[SourceFile::new("lab.toml", text)]).unwrap_err();
-        assert!(problems.iter().any(|problem| problem.code == Code::UnknownField), "{problems:?}");
+        assert!(problems.iter().any(|problem| problem.code == code), "{problems:?}");
     }
     let Some(lab) = Lab::start() else { return };
     let run = lab.run(&["items"]);

@@ -35,7 +35,9 @@ pub(super) fn shared_origins(draft: &mut Draft) {
         for origin in &api.origins {
             let Some(before) = first.insert(&origin.value, api) else { continue };
             let (a, b) = (&before.view, &api.view);
-            let what = if a.ca_file != b.ca_file || a.pin_sha256 != b.pin_sha256 {
+            let what = if a.traffic != b.traffic {
+                "what they carry"
+            } else if a.ca_file != b.ca_file || a.pin_sha256 != b.pin_sha256 {
                 "`trust`"
             } else if a.addresses != b.addresses {
                 "`addresses`"
@@ -44,6 +46,16 @@ pub(super) fn shared_origins(draft: &mut Draft) {
             } else {
                 continue;
             };
+            if a.traffic != b.traffic {
+                let message = format!(
+                    "APIs `{}` and `{}` share `{}:{}`, which one of them passes on unread",
+                    a.name, b.name, origin.value.host, origin.value.port
+                );
+                let help = "a connection is read or passed on; give one of them another host or port";
+                let diagnostic = Diagnostic::error(Code::OriginConflict, message).at(origin.place.clone());
+                found.push(diagnostic.related(before.name.place.clone(), "the other API").help(help));
+                continue;
+            }
             let message = format!("APIs `{}` and `{}` share an origin but differ in {what}", a.name, b.name);
             let help = format!("give both the same {what}: the connection is the same");
             let diagnostic = Diagnostic::error(Code::OriginConflict, message).at(origin.place.clone());

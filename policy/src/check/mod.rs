@@ -3,6 +3,7 @@
 mod allowed;
 mod ambiguous;
 mod apis;
+mod connections;
 mod inherit;
 mod names;
 mod places;
@@ -19,6 +20,7 @@ use crate::limits::DIAGNOSTICS_MAX;
 /// Checks everything that takes more than one definition to see, and sorts the definitions by name.
 pub(crate) fn definitions(draft: &mut Draft) {
     names::duplicates(draft);
+    connections::rules(draft);
     inherit::fill(draft);
     if !draft.incomplete {
         names::references(draft);

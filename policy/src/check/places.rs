@@ -8,6 +8,7 @@ use crate::automata::{self, Answer, Rule, Witness};
 use crate::compiled::trie::Relation;
 use crate::compiled::{Compiled, Grant, Route, Site};
 use crate::diagnostic::{Diagnostic, Place};
+use crate::route::method;
 
 /// Every site of a policy under its name.
 pub(super) struct Places<'p> {
@@ -56,6 +57,10 @@ impl<'p> Places<'p> {
     /// The request with the name of the site, for people.
     fn written(&self, site: usize, request: &Witness) -> Option<String> {
         let (host, port) = (*self.names.get(site)?)?;
+        if request.method == method::CONNECTION {
+            let traffic = self.compiled.traffic(self.compiled.sites.get(site)?);
+            return Some(format!("{} {}", request.method, traffic.url(host, port)));
+        }
         let websocket = if request.websocket { " (websocket)" } else { "" };
         Some(format!("{} {}{}{websocket}", request.method, crate::origin::url(host, port), request.target))
     }

@@ -12,7 +12,7 @@ use crate::draft::{Draft, DraftGrant, Effect};
 use crate::model::{ApiView, CredentialView, GrantView};
 use crate::origin::Origin;
 use crate::route::RouteLine;
-use crate::{Reason, RuleId};
+use crate::{Reason, RuleId, Traffic};
 use trie::{Letters, Trie};
 
 /// Everything of a policy that decisions look at.
@@ -114,6 +114,12 @@ impl Compiled {
         }
         compiled.add_sites();
         compiled
+    }
+
+    /// What a site carries: the same for all of its APIs (checked at load).
+    pub(crate) fn traffic(&self, site: &Site) -> Traffic {
+        let mut apis = site.denying.iter().filter_map(|api| self.apis.get(*api));
+        apis.next().map(|api| api.view.traffic).unwrap_or_default()
     }
 
     fn grant(&self, draft: DraftGrant) -> Grant {

@@ -9,9 +9,10 @@ use crate::compiled::Grant;
 use crate::condition::fields::HeaderFields;
 use crate::condition::sample::{self, Sample};
 use crate::condition::{Head, Terms};
+use crate::route::method;
 use crate::{
-    Decision, DestinationQuestion, HeldBody, Host, NoFields, Permit, Policy, Reason, RequestQuestion,
-    ScopeQuestion, Target, Tier,
+    ConnectionQuestion, Decision, DestinationQuestion, HeldBody, Host, NoFields, Permit, Policy, Reason,
+    RequestQuestion, ScopeQuestion, Target, Tier,
 };
 
 /// A request and what both policies say to it.
@@ -102,13 +103,27 @@ impl Run<'_> {
             grants: self.grants.iter().copied().cloned().collect(),
             tier: self.tier,
             method: request.method.clone(),
-            url: format!("{}{}", crate::origin::url(host, port), request.target),
+            url: self.url((old, new), host, port, request),
             websocket: request.websocket,
             headers: sample.map(|sample| sample.headers.clone()).unwrap_or_default(),
             body: sample.and_then(|sample| sample.body.clone()),
             old: self.one(old, host, port, request, sample),
             new: self.one(new, host, port, request, sample),
         }
+    }
+
+    /// Where the request goes, as a person writes it. A connection has no path.
+    fn url(self, (old, new): (&Policy, &Policy), host: &Host, port: u16, request: &Witness) -> String {
+        if request.method != method::CONNECTION {
+            return format!("{}{}", crate::origin::url(host, port), request.target);
+        }
+        let traffic = |policy: &Policy| {
+            let ports = policy.compiled.hosts.get(host)?;
+            let (_, site) = ports.iter().find(|(of, _)| *of == port)?;
+            let traffic = policy.compiled.traffic(policy.compiled.sites.get(*site)?);
+            traffic.is_passed_on().then_some(traffic)
+        };
+        traffic(new).or_else(|| traffic(old)).unwrap_or_default().url(host, port)
     }
 
     /// Header fields and bodies that may tell the two policies apart.
@@ -174,6 +189,12 @@ impl Run<'_> {
             Ok(route) => route,
             Err(refusal) => return Said::refused(refusal.reason, None),
         };
+        if request.method == method::CONNECTION {
+            return match policy.connect(&ConnectionQuestion { scope: &scope, route: &route, now_unix }) {
+                Ok(permit) => Said::allowed(&permit.0, false),
+                Err(refusal) => Said::refused(refusal.reason, refusal.rule.map(|rule| rule.0)),
+            };
+        }
         let Ok(target) = Target::parse(request.target.as_bytes()) else {
             return Said::refused(Reason::TargetNotCanonical, None);
         };

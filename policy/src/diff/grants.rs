@@ -71,6 +71,7 @@ fn meaning(policy: &Policy, grant: &Grant) -> Vec<String> {
             ca_file,
             pin_sha256,
             addresses,
+            traffic,
             alias,
             hidden,
             credential: _,
@@ -78,7 +79,9 @@ fn meaning(policy: &Policy, grant: &Grant) -> Vec<String> {
             health_check,
             placeholder,
         } = &api.view;
-        lines.push(format!("{origins:?} {ca_file:?} {pin_sha256:?} {addresses:?} {alias:?} {hidden}"));
+        lines.push(format!(
+            "{origins:?} {ca_file:?} {pin_sha256:?} {addresses:?} {traffic:?} {alias:?} {hidden}"
+        ));
         lines.push(format!("{per_minute:?} {health_check:?} {placeholder:?}"));
         lines.push(format!("{:?}", credential.map(canonical::credential)));
         for (word, routes) in [("allow", &rules.allow.routes), ("deny", &rules.deny.routes)] {

@@ -83,7 +83,8 @@ impl<'p> Side<'p> {
     /// The origin that requests go to.
     pub(super) fn origin(&self) -> Option<String> {
         let site = self.compiled.sites.get(self.site?)?;
-        Some(site.origin.url())
+        let traffic = self.compiled.traffic(site);
+        Some(traffic.url(&site.origin.host, site.origin.port))
     }
 
     /// Whether an API that something is allowed of has addresses that are not public.

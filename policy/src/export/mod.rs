@@ -63,6 +63,13 @@ impl Policy {
         for rules in &grant.rules {
             let Some(api) = self.compiled.apis.get(rules.api) else { continue };
             for route in &rules.allow.routes {
+                if route.line.methods.is_connection() {
+                    let written =
+                        api.origins.iter().map(|origin| api.view.traffic.url(&origin.host, origin.port));
+                    let reason = "a connection is no tool";
+                    surface.left_out.extend(written.map(|written| (written.into(), reason)));
+                    continue;
+                }
                 if route.websocket {
                     surface.left_out.push((Arc::clone(&route.line.written), "a websocket is no tool"));
                     continue;

@@ -89,11 +89,9 @@ fn api_at(learnt: &Learnt, beside: Option<&Policy>, origin: &str) -> String {
     let recorded = learnt.apis.get(origin);
     if let Some(policy) = beside {
         let serves = |api: &&crate::ApiView| {
-            let hosts = api.origins.iter().map(|(host, port)| crate::origin::url(host, *port));
-            let aliases = api
-                .origins
-                .iter()
-                .filter_map(|(_, port)| Some(crate::origin::url(api.alias.as_ref()?, *port)));
+            let hosts = api.origins.iter().map(|(host, port)| api.traffic.url(host, *port));
+            let aliases =
+                api.origins.iter().filter_map(|(_, port)| Some(api.traffic.url(api.alias.as_ref()?, *port)));
             hosts.chain(aliases).any(|url| url == origin)
         };
         let serving: Vec<&crate::ApiView> = policy.apis().filter(serves).collect();

@@ -86,7 +86,7 @@ api = "stock"
 routes = ["GET /stock"]
 "#,
         ),
-        mend: "Give both the same `trust` and `addresses`.",
+        mend: "Give both the same `trust` and `addresses`. An origin whose connections are passed on unread has no API that takes requests.",
         mended: r#"
 [api.shop]
 origins = ["https://shop.example"]
@@ -247,5 +247,36 @@ routes = ["GET /orders/{int}"]
             "repositories = [\"acme/widgets\"]\npermissions = { issues = \"write\" }",
             "\"POST /repos/acme/widgets/issues\""
         ),
+    },
+    Page {
+        code: Code::BadConnection,
+        number: 312,
+        why: "The broker does not read what such a connection carries: a route, a condition or a credential would say something that nobody keeps.",
+        example: Example::File(
+            r#"
+[api.db]
+tcp = ["db.internal:5432"]
+addresses = ["10.20.0.0/16"]
+
+[grant.reports]
+callers = ["bot"]
+
+[[grant.reports.allow]]
+api = "db"
+routes = ["GET /"]
+"#,
+        ),
+        mend: "Leave it out. A rule about connections has `api`, and `approve` or `calls` where they are wanted; `budget` bounds bytes and how many there are at once.",
+        mended: r#"
+[api.db]
+tcp = ["db.internal:5432"]
+addresses = ["10.20.0.0/16"]
+
+[grant.reports]
+callers = ["bot"]
+
+[[grant.reports.allow]]
+api = "db"
+"#,
     },
 ];

@@ -14,10 +14,12 @@ use crate::diagnostic::{Code, Diagnostic};
 use crate::draft::{At, DraftApi};
 use crate::model::{ApiView, HealthCheck};
 use crate::origin::{Origin, host_name};
-use crate::{AddressClass, AddressRange, Target};
+use crate::{AddressClass, AddressRange, Target, Traffic};
 
 pub(crate) const API_FIELDS: &[&str] = &[
     "origins",
+    "tcp",
+    "tls",
     "credential",
     "placeholder",
     "trust",
@@ -36,7 +38,14 @@ pub(super) fn read(
     table: &DeTable<'_>,
 ) -> Option<()> {
     let fields = Fields::new(reader, table, key.span(), "an API", API_FIELDS);
-    let origins = origins(reader, &fields);
+    let traffic = traffic(reader, &fields);
+    let origins = match traffic {
+        Traffic::Tcp => destinations(reader, &fields),
+        Traffic::Requests | Traffic::TlsPassthrough => origins(reader, &fields),
+    };
+    if traffic.is_passed_on() {
+        only_connections(reader, &fields, traffic);
+    }
     let credential = fields.text(reader, "credential").map(shared);
     let (ca_file, pin_sha256) = trust(reader, &fields);
     let addresses = addresses(reader, &fields);
@@ -56,6 +65,7 @@ pub(super) fn read(
         ca_file,
         pin_sha256,
         addresses,
+        traffic,
         alias: alias.as_ref().map(|alias| alias.value.clone()),
         hidden,
         credential: credential.as_ref().map(|credential| Arc::clone(&credential.value)),
@@ -85,6 +95,64 @@ fn origins(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Vec<A
         }
     }
     (!origins.is_empty()).then_some(origins)
+}
+
+/// What the API is made of: `tcp` lists destinations of its own, `tls = "passthrough"` is about `origins`.
+fn traffic(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Traffic {
+    let passthrough = match fields.text(reader, "tls") {
+        Some(text) if text.value == "passthrough" => true,
+        Some(text) => {
+            let message = format!("`tls` is `{}`", text.value.escape_debug());
+            let help = "write `tls = \"passthrough\"` for programs that trust one certificate only, or leave it out: then the broker ends TLS";
+            reader.push(Diagnostic::error(Code::BadValue, message).at(text.place).help(help));
+            false
+        }
+        None => false,
+    };
+    let Some(tcp) = fields.get("tcp") else {
+        return if passthrough { Traffic::TlsPassthrough } else { Traffic::Requests };
+    };
+    for (other, help) in [
+        ("origins", "an API takes requests or connections: define one for each"),
+        ("tls", "a TCP connection may carry TLS; nobody looks at it"),
+    ] {
+        if fields.get(other).is_some() {
+            reader.error(Code::BadConnection, tcp.span(), format!("`tcp` beside `{other}`"), help);
+        }
+    }
+    Traffic::Tcp
+}
+
+/// `tcp = ["HOST:PORT"]`
+fn destinations(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>) -> Option<Vec<At<Origin>>> {
+    let mut destinations = Vec::new();
+    for (text, span) in fields.texts(reader, "tcp")? {
+        match Origin::parse_destination(text) {
+            Ok(value) => destinations.push(At { value, place: reader.place(span) }),
+            Err(error) => reader.error(error.code, span, error.message, &error.help),
+        }
+    }
+    (!destinations.is_empty()).then_some(destinations)
+}
+
+/// What says something about requests, or about a connection that the broker makes itself.
+fn only_connections(reader: &mut Reader<'_, '_>, fields: &Fields<'_, '_>, traffic: Traffic) {
+    let mut refused = vec![
+        ("credential", "a credential is attached to requests, and the broker sees none here"),
+        ("placeholder", "a placeholder is replaced in requests, and the broker sees none here"),
+        ("trust", "the broker verifies no certificate here: the program that connects does"),
+        ("health_check", "the broker sends no request of its own here"),
+    ];
+    if traffic == Traffic::TlsPassthrough {
+        refused
+            .push(("alias", "the server's certificate is for its own name, and programs ask for that one"));
+    }
+    for (field, help) in refused {
+        if let Some(value) = fields.get(field) {
+            let message = format!("`{field}` on an API whose connections are passed on unread");
+            reader.error(Code::BadConnection, value.span(), message, help);
+        }
+    }
 }
 
 /// A request that a probe can send as it stands: one method, a path of literal text, no query.

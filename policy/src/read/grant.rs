@@ -260,6 +260,7 @@ fn rule(
     id: &str,
 ) -> Option<DraftRule> {
     let known = [RULE_FIELDS, CONDITION_FIELDS].concat();
+    let place = reader.place(header.clone());
     let fields = Fields::new(reader, table, header, "a rule", &known);
     let api = fields.required_text(reader, "api", "api = \"NAME\"").map(shared);
     let websocket = fields.flag(reader, "websocket");
@@ -270,14 +271,27 @@ fn rule(
     let before = reader.error_count();
     let terms = condition::read(reader, &fields, effect, websocket);
     let broken = reader.error_count() > before;
-    let texts = fields.required_texts(reader, "routes", "routes = [\"GET /v1/items/{int}\"]")?;
+    // Without routes it may be about connections: whether its API has those is checked once all files are read.
+    let texts = match fields.get("routes") {
+        Some(_) => fields.texts(reader, "routes")?,
+        None => Vec::new(),
+    };
     let mut routes = Vec::new();
     for (index, (text, span)) in texts.into_iter().enumerate() {
         let id = RuleId(Arc::from(format!("{id}.routes[{index}]")));
         routes.extend(route(reader, text, span, id));
     }
     // A rule whose conditions cannot be read would look wider than it is meant to be.
-    (!broken).then_some(DraftRule { effect, api: api?, websocket, terms, routes })
+    (!broken).then_some(DraftRule {
+        effect,
+        api: api?,
+        websocket,
+        terms,
+        lost_routes: routes.is_empty() && fields.get("routes").is_some(),
+        routes,
+        id: id.into(),
+        place,
+    })
 }
 
 fn route(reader: &mut Reader<'_, '_>, text: &str, span: Range<usize>, id: RuleId) -> Option<DraftRoute> {

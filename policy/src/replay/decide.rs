@@ -29,6 +29,8 @@ pub(crate) fn is_decided_by_policy(reason: Reason) -> bool {
         && !matches!(
             reason,
             Reason::BudgetExhausted
+                | Reason::ConnectionTooLarge
+                | Reason::EncryptedHello
                 | Reason::RawAddress
                 | Reason::AddressRefused
                 | Reason::PlainHttp

@@ -45,7 +45,7 @@ pub struct Writes {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Wildcard {
     pub rule: RuleView,
-    /// How broad, in points: any further path 8, every method 4, any query 2, any segment 1 each.
+    /// How broad, in points: a connection that is passed on unread 16, any further path 8, every method 4, any query 2, any segment 1 each.
     pub breadth: u32,
     pub why: Vec<&'static str>,
     pub credential: Option<Arc<str>>,
@@ -197,7 +197,7 @@ impl Policy {
 }
 
 fn hosts(api: &Api) -> impl Iterator<Item = String> {
-    api.origins.iter().map(crate::origin::Origin::url)
+    api.origins.iter().map(|origin| api.view.traffic.url(&origin.host, origin.port))
 }
 
 fn writes(route: &Route) -> bool {
@@ -211,6 +211,9 @@ fn breadth(route: &Route) -> (u32, Vec<&'static str>) {
         points += more;
         why.push(what);
     };
+    if route.line.methods.is_connection() {
+        add(16, "nobody sees what is sent");
+    }
     if route.line.path.end == PathEnd::Rest {
         add(8, "any further path");
     }

@@ -9,6 +9,10 @@ const ALL_COMMON: u8 = 0x7f;
 /// Never granted: they open tunnels or echo the request with what was injected into it (RFC 9110 9.3.6, 9.3.8).
 pub(crate) const FORBIDDEN: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 
+/// What stands for a connection that is passed on unread, where a request has its method. No request can have it, and no
+/// route line name it, because it is forbidden.
+pub(crate) const CONNECTION: &str = "CONNECT";
+
 /// Registered beside the common ones (IANA HTTP Method Registry), plus PURGE, which caches and CDNs use.
 const REGISTERED: [&str; 33] = [
     "ACL",
@@ -97,6 +101,10 @@ impl Methods {
         }
         methods.others.sort_unstable();
         methods
+    }
+
+    pub(crate) fn is_connection(&self) -> bool {
+        self.others.iter().any(|other| **other == *CONNECTION)
     }
 
     /// For allow rules: the very method, and `*` only for the common ones.

@@ -26,6 +26,17 @@ pub(crate) struct RouteLine {
 }
 
 impl RouteLine {
+    /// The line of a rule about connections, which has no routes of its own: `CONNECT /`, which no file can say and no request
+    /// can ask for. So whatever compares rules (`automata`, `diff`) compares these too.
+    pub(crate) fn connection() -> Self {
+        Self {
+            written: Arc::from("every connection"),
+            methods: Methods::listed([method::CONNECTION]),
+            path: PathPattern { segments: Vec::new(), end: PathEnd::Slash },
+            query: QueryPattern::None,
+        }
+    }
+
     /// The one spelling of what the line means.
     pub(crate) fn canonical(&self) -> String {
         format!("{} {}{}", self.methods.canonical(), self.path.canonical(), self.query.canonical())

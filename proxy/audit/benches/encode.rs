@@ -42,6 +42,7 @@ fn encode(c: &mut Criterion) {
             upstream_us: Some(1701),
             upstream: Some("140.82.121.6:443".into()),
             upstream_status: None,
+            uninspected: false,
             stripped: Box::default(),
             detail: None,
         }),

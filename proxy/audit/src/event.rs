@@ -127,15 +127,18 @@ pub struct Decided {
     /// Address that was dialled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream: Option<Box<str>>,
-    /// Body bytes from the guest.
+    /// Body bytes from the guest; of a connection that is passed on unread all of them.
     pub request_bytes: u64,
-    /// Body bytes to the guest.
+    /// Body bytes to the guest; of a connection that is passed on unread all of them.
     pub response_bytes: u64,
     /// From the first byte to the end of the answer, microseconds.
     pub duration_us: u64,
     /// Until the head of the upstream's answer, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_us: Option<u64>,
+    /// Passed on unread: nobody looked at what went over the connection.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub uninspected: bool,
     /// What was taken off or changed, for example `authorization`.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub stripped: Box<[&'static str]>,

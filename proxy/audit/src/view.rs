@@ -135,13 +135,28 @@ fn request(record: &RawRecord) -> String {
     )
 }
 
-/// What never became a request.
+/// What never became a request, or was passed on unread.
 fn unborn(record: &RawRecord, kind: &str) -> String {
+    let carried = match record.number("request_bytes") + record.number("response_bytes") {
+        0 => String::new(),
+        _ => format!("up={} down={}", record.text("request_bytes"), record.text("response_bytes")),
+    };
     format!(
-        "{} {} {kind} {}",
+        "{} {} {kind} {} {carried}",
         record.text("verdict"),
         record.text("reason"),
-        record.labelled(&["host", "port", "door", "protocol", "rule", "request_id", "detail"])
+        record.labelled(&[
+            "host",
+            "port",
+            "door",
+            "protocol",
+            "grant",
+            "rule",
+            "uninspected",
+            "upstream",
+            "request_id",
+            "detail"
+        ])
     )
 }
 

@@ -45,6 +45,7 @@ fn entry(path: &str) -> Entry {
             upstream_us: None,
             upstream: None,
             upstream_status: None,
+            uninspected: false,
             stripped: Box::default(),
             detail: None,
         }),

@@ -2,14 +2,16 @@
 
 use std::pin::pin;
 
-use freeboard_policy::Reason;
+use freeboard_policy::{Reason, Traffic};
 
 use super::http1::{Guest, Next, ResponseSink, next, serve_one};
 use super::transparent;
 use super::tunnel::{Wanted, serve_tls};
 use crate::broker::Moment;
+use crate::connection;
 use crate::decide;
 use crate::error::Stop;
+use crate::http1::Socket;
 use crate::limits;
 use crate::pipeline::{Client, Lead};
 use crate::record::{Draft, Kind};
@@ -48,17 +50,33 @@ pub(super) async fn serve_head(
         let keep = refuse_connect(client, &wanted, started, &stop, &guest).await;
         return keep.then_some(guest);
     }
+    if let Wanted::Name(host, port) = &wanted
+        && connection::traffic(client, host, *port, started) == Traffic::Tcp
+    {
+        // Made before it is answered, so that the guest can read why it cannot be had.
+        return match connection::open(client, (host, *port), Traffic::Tcp, started).await {
+            Ok(open) => {
+                open.serve(client, established(guest).await?).await;
+                None
+            }
+            Err((draft, stop)) => refuse(draft, &stop, &guest).await.then_some(guest),
+        };
+    }
+    let socket = established(guest).await?;
+    // SECURITY: what follows is TLS or nothing: opaque bytes are passed on only where policy says so of the place.
+    serve_tls(client, wanted, socket, started).await;
+    None
+}
+
+/// Says that the tunnel stands, and gives the socket with what the guest sent without waiting for that.
+async fn established(guest: Guest) -> Option<Socket> {
     let answer =
         guest.stream.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n", limits::CLIENT_WRITE_TIMEOUT);
     answer.await.ok()?;
     let Guest { stream, input } = guest;
     let mut socket = stream.into_socket()?;
-    // A client may send its ClientHello without waiting for the 200.
     socket.unread(input.bytes());
-    drop(input);
-    // SECURITY: what follows is TLS or nothing: there is no relay of opaque bytes.
-    serve_tls(client, wanted, socket, started).await;
-    None
+    Some(socket)
 }
 
 fn wanted(client: &Client, place: Place) -> Wanted {
@@ -100,6 +118,11 @@ async fn refuse_connect(
             Wanted::Address(address, port) => (address.to_string().into(), *port),
         };
     });
+    refuse(draft, stop, guest).await
+}
+
+/// Answers a CONNECT that does not go on; true when the connection can be kept.
+async fn refuse(mut draft: Draft, stop: &Stop, guest: &Guest) -> bool {
     let mut sink = ResponseSink::new(&guest.stream, crate::request::Version::Http11, false);
     let sent = sink.refuse(stop, draft.request_id(), false).await;
     if let Ok(status) = sent {

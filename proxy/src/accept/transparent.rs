@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 
-use freeboard_policy::Reason;
+use freeboard_policy::{Reason, Traffic};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::http1::{Guest, serve};
 use super::tunnel::{Wanted, record, serve_tls};
+use crate::connection;
 use crate::error::Stop;
 use crate::http1::{Socket, Stream};
 use crate::limits;
@@ -22,6 +23,11 @@ pub(super) async fn serve_connection(client: &Client, socket: TcpStream) {
     let started = client.broker.clock.now();
     let Ok(local) = socket.local_addr() else { return };
     let wanted = wanted(client, local);
+    if let Wanted::Name(host, port) = &wanted
+        && connection::traffic(client, host, *port, started) == Traffic::Tcp
+    {
+        return connection::serve_tcp(client, (host, *port), Socket::from(socket), started).await;
+    }
     let mut first = [0_u8; 1];
     match timeout(limits::HANDSHAKE_TIMEOUT, socket.peek(&mut first)).await {
         Ok(Ok(1)) => {}

@@ -3,19 +3,21 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use freeboard_policy::{Host, Reason};
+use freeboard_policy::{Host, Reason, Traffic};
 use tokio_rustls::server::TlsStream;
 
 use super::http1::{Asked, Guest, serve};
 use super::http2;
 use crate::broker::Moment;
+use crate::connection;
 use crate::decide;
 use crate::error::Stop;
 use crate::http1::{Socket, Stream};
 use crate::pipeline::{Client, Lead, Origin};
 use crate::record::{Draft, Kind};
 use crate::tls::LeafName;
-use crate::tls::terminate::Hello;
+use crate::tls::hello::hides_its_name;
+use crate::tls::terminate::{Hello, refuse_hello};
 
 /// What a door knows of the place that a guest wants.
 #[derive(Debug, Clone)]
@@ -37,6 +39,12 @@ impl Wanted {
 /// Serves TLS from its first byte to its end. Every request on it is recorded; a tunnel without any is recorded when
 /// its handshake failed or was refused.
 pub async fn serve_tls(client: &Client, wanted: Wanted, socket: Socket, started: Moment) {
+    if let Wanted::Name(host, port) = &wanted
+        && connection::traffic(client, host, *port, started) == Traffic::TlsPassthrough
+    {
+        // Boxed: most connections never need this state.
+        return Box::pin(pass_on(client, &wanted, (host, *port), socket, started)).await;
+    }
     // Boxed: the state of a handshake is large and gone before the first request.
     let opened = Box::pin(open(client, &wanted, socket, started)).await;
     let (origin, stream) = match opened {
@@ -51,6 +59,45 @@ pub async fn serve_tls(client: &Client, wanted: Wanted, socket: Socket, started:
         let asked = serve(client, &lead, Guest::from(Stream::from(stream))).await;
         if asked == Asked::Nothing {
             client.broker.metrics.aborts.silent.one_more();
+        }
+    }
+}
+
+/// Passes a TLS connection on whose hello says what was dialled. The hello goes out as it came.
+async fn pass_on(
+    client: &Client,
+    wanted: &Wanted,
+    (host, port): (&Host, u16),
+    socket: Socket,
+    started: Moment,
+) {
+    let hello = match Hello::read_recorded(socket).await {
+        Ok(hello) => hello,
+        Err(stop) => return record(client, Kind::Tls, wanted, started, &stop),
+    };
+    // SECURITY: the server name is all that is known of such a connection (ATTACKS A24, D21).
+    let named = match &hello.server_name {
+        None => Err(Reason::NoServerName.into()),
+        Some(name) if name != host => {
+            Err(Stop::with(Reason::NameMismatch, format!("the server name is {name}")))
+        }
+        Some(_) => Ok(()),
+    };
+    if let Err(stop) = named {
+        hello.refuse().await;
+        return record(client, Kind::Tls, wanted, started, &stop);
+    }
+    let (socket, bytes) = hello.into_unread();
+    if hides_its_name(&bytes) {
+        refuse_hello(socket).await;
+        return record(client, Kind::Tls, wanted, started, &Reason::EncryptedHello.into());
+    }
+    drop(bytes);
+    match connection::open(client, (host, port), Traffic::TlsPassthrough, started).await {
+        Ok(open) => open.serve(client, socket).await,
+        Err((draft, stop)) => {
+            refuse_hello(socket).await;
+            draft.stopped(&stop);
         }
     }
 }

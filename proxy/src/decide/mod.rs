@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use freeboard_policy::{
-    ApiView, Decision, DestinationQuestion, GrantView, Host, PendingBody, Permit, Reason, RequestQuestion,
-    Route, RunScope, Target,
+    ApiView, ConnectionPermit, ConnectionQuestion, Decision, DestinationQuestion, GrantView, Host,
+    PendingBody, Permit, Reason, RequestQuestion, Route, RunScope, Target,
 };
 
 use crate::broker::{Broker, Moment, Snapshot};
@@ -66,6 +66,42 @@ pub fn destination(
     Ok((scope, route))
 }
 
+/// A connection that policy allows, with what goes with the permit.
+#[derive(Debug)]
+pub struct AllowedConnection<'s> {
+    pub permit: ConnectionPermit,
+    pub route: Route,
+    pub api: Arc<ApiView>,
+    pub grant: &'s GrantView,
+    /// How many revocations were known.
+    pub revocations: u64,
+}
+
+/// May this run have this connection, which is passed on unread?
+///
+/// # Errors
+/// Policy's refusal, or `internal` where its answer names what it does not have.
+pub fn connection<'s>(
+    run: &RunContext,
+    snapshot: &'s Arc<Snapshot>,
+    now: Moment,
+    host: &Host,
+    port: u16,
+) -> Result<AllowedConnection<'s>, Stop> {
+    // Before the look: one that comes meanwhile is seen by `connection_revoked`.
+    let revocations = run.revocations();
+    let (scope, route) = destination(run, snapshot, now, host, port)?;
+    let question = ConnectionQuestion { scope: &scope, route: &route, now_unix: now.unix_seconds() };
+    let permit = snapshot.policy.connect(&question)?;
+    let fault = |what| Stop::new(Reason::Internal, what);
+    if permit.api() != &route.api {
+        return Err(fault("the permit is for another API than the route"));
+    }
+    let api = snapshot.api(&route.api).ok_or(fault("policy does not know its own API"))?;
+    let grant = snapshot.grant(permit.grant()).ok_or(fault("policy does not know its own grant"))?;
+    Ok(AllowedConnection { permit, route, api, grant, revocations })
+}
+
 /// May this run send this request? Asked for every request, with the policy in force at that moment.
 ///
 /// # Errors
@@ -110,9 +146,44 @@ pub fn request<'s>(
 pub async fn revoked(
     broker: &Broker,
     run: &RunContext,
+    seen: Arc<Snapshot>,
+    taken: u64,
+    asked: Question<'_>,
+) -> Stop {
+    let ask = |current: &Arc<Snapshot>| match request(run, current, broker.clock.now(), asked)? {
+        Decided::Allowed(_) => Ok(()),
+        // SECURITY: its body is gone, so nobody can tell what the new rules would say of it.
+        Decided::NeedsBody(_) => Err(Reason::BodyNotGranted.into()),
+    };
+    until_refused(broker, run, seen, taken, ask).await
+}
+
+/// The same of a connection that is passed on unread. It is made of the dialled addresses and of what it carries: where the
+/// policy now leads to another place, it ends too.
+pub async fn connection_revoked(
+    broker: &Broker,
+    run: &RunContext,
+    seen: Arc<Snapshot>,
+    taken: u64,
+    (route, api): (&Route, &ApiView),
+    (host, port): (&Host, u16),
+) -> Stop {
+    let ask = |current: &Arc<Snapshot>| {
+        let now = connection(run, current, broker.clock.now(), host, port)?;
+        let same = (&now.route.host, now.route.port, now.route.traffic)
+            == (&route.host, route.port, route.traffic)
+            && now.api.addresses == api.addresses;
+        if same { Ok(()) } else { Err(Stop::from(Reason::NoRule)) }
+    };
+    until_refused(broker, run, seen, taken, ask).await
+}
+
+async fn until_refused(
+    broker: &Broker,
+    run: &RunContext,
     mut seen: Arc<Snapshot>,
     mut taken: u64,
-    asked: Question<'_>,
+    ask: impl Fn(&Arc<Snapshot>) -> Result<(), Stop>,
 ) -> Stop {
     let mut told = false;
     loop {
@@ -128,14 +199,9 @@ pub async fn revoked(
             } else {
                 "cut: the grant's time is over"
             };
-            match request(run, &current, broker.clock.now(), asked) {
-                Ok(Decided::Allowed(_)) => {}
-                // SECURITY: its body is gone, so nobody can tell what the new rules would say of it.
-                Ok(Decided::NeedsBody(_)) => return Stop::new(Reason::BodyNotGranted, why),
-                Err(mut stop) => {
-                    stop.detail = Some(why.into());
-                    return stop;
-                }
+            if let Err(mut stop) = ask(&current) {
+                stop.detail = Some(why.into());
+                return stop;
             }
             (seen, taken) = (current, revocations);
         }

@@ -18,11 +18,13 @@ pub struct ReadAhead<S> {
     buffer: Option<Box<[u8]>>,
     start: usize,
     end: usize,
+    /// Everything that was handed out, while somebody wants it back.
+    tape: Option<Vec<u8>>,
 }
 
 impl<S> From<S> for ReadAhead<S> {
     fn from(inner: S) -> Self {
-        Self { inner, buffer: None, start: 0, end: 0 }
+        Self { inner, buffer: None, start: 0, end: 0, tape: None }
     }
 }
 
@@ -41,12 +43,28 @@ impl<S> ReadAhead<S> {
         }
     }
 
+    /// Keeps what is handed out from here on, for `rewind`. Whoever reads bounds how much that is.
+    pub fn record(&mut self) {
+        self.tape = Some(Vec::new());
+    }
+
+    /// Puts everything back that was handed out since `record`, and gives it to look at.
+    pub fn rewind(&mut self) -> Vec<u8> {
+        let tape = self.tape.take().unwrap_or_default();
+        self.unread(&tape);
+        tape
+    }
+
     /// Hands out what is here.
     fn give(&mut self, out: &mut ReadBuf<'_>) {
         let here = self.buffer.as_deref().and_then(|buffer| buffer.get(self.start..self.end));
         let here = here.unwrap_or_default();
         let count = here.len().min(out.remaining());
-        out.put_slice(here.get(..count).unwrap_or_default());
+        let given = here.get(..count).unwrap_or_default();
+        out.put_slice(given);
+        if let Some(tape) = &mut self.tape {
+            tape.extend_from_slice(given);
+        }
         self.start += count;
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -146,5 +164,21 @@ mod tests {
         writer.await.unwrap();
         assert!(got == expected);
         assert!(reader.buffer.is_none(), "an idle reader holds no buffer");
+    }
+
+    #[tokio::test]
+    async fn gives_what_was_recorded_a_second_time() {
+        let (near, mut far) = tokio::net::UnixStream::pair().unwrap();
+        far.write_all(b"one two three").await.unwrap();
+        drop(far);
+        let mut reader: ReadAhead<tokio::net::UnixStream> = near.into();
+        let mut piece = [0; 4];
+        reader.read_exact(&mut piece).await.unwrap();
+        reader.record();
+        reader.read_exact(&mut piece).await.unwrap();
+        assert_eq!(reader.rewind(), b"two ");
+        let mut rest = String::new();
+        reader.read_to_string(&mut rest).await.unwrap();
+        assert_eq!(rest, "two three");
     }
 }

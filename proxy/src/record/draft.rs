@@ -62,6 +62,7 @@ impl Draft {
             started_unix_ms: started.unix_ms,
             duration_us: 0,
             upstream_us: 0,
+            uninspected: false,
             stripped: smallvec::SmallVec::new(),
             slot: None,
         };

@@ -55,6 +55,7 @@ fn decided(outcome: Outcome) -> Decided {
         response_bytes: outcome.response_bytes,
         duration_us: outcome.duration_us,
         upstream_us: Some(outcome.upstream_us).filter(|us| *us != 0),
+        uninspected: outcome.uninspected,
         stripped: outcome.stripped.as_slice().into(),
         detail: outcome.detail.map(|detail| detail.into_owned().into()),
     }

@@ -27,7 +27,8 @@ pub enum Kind {
     Tunnel,
     /// A TLS handshake that failed or was refused.
     Tls,
-    /// A connection that never became a request: catch-all, limits, silence, unknown first bytes.
+    /// A connection that was passed on unread, or one that never became a request: catch-all, limits, silence, unknown first
+    /// bytes.
     Connection,
     /// A DNS question.
     Dns,
@@ -117,6 +118,8 @@ pub struct Outcome {
     pub duration_us: u64,
     /// Until the head of the upstream's response; 0 when there was none.
     pub upstream_us: u64,
+    /// Passed on unread.
+    pub uninspected: bool,
     /// What was taken off or changed: `authorization`, `method_override`, `set_cookie`, …
     pub stripped: smallvec::SmallVec<[&'static str; 4]>,
     /// Room that was reserved before forwarding.

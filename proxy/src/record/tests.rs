@@ -34,6 +34,7 @@ fn entry(host: &str, verdict: Verdict) -> Entry {
         response_bytes: 0,
         duration_us: 1,
         upstream_us: None,
+        uninspected: false,
         stripped: Box::default(),
         detail: None,
     };

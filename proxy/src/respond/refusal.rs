@@ -92,6 +92,14 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         }
         Reason::PortNotGranted => ("This run has no grant for this port.", POLICY_HINT),
         Reason::AddressRefused => ("The host's address is not one that may be dialled.", OPERATOR_HINT),
+        Reason::ConnectionTooLarge => ("The connection has carried what the grant allows.", POLICY_HINT),
+        Reason::EncryptedHello => {
+            ("TLS to this host needs a readable server name.", "Turn encrypted ClientHello off.")
+        }
+        Reason::ConnectionOnly => (
+            "This run's grant for this host and port is for connections, not for HTTP requests.",
+            "Connect to it, by its name or with CONNECT.",
+        ),
         Reason::PlainHttp => ("Clear-text http is not forwarded.", "Use https."),
         Reason::GrantExpired => ("The grant's time is over.", POLICY_HINT),
         Reason::GrantRevoked => ("The grant was taken away.", POLICY_HINT),

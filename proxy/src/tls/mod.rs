@@ -5,6 +5,7 @@
 
 mod authority;
 mod ca;
+pub mod hello;
 mod leaf;
 mod rotation;
 pub mod terminate;

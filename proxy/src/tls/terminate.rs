@@ -55,6 +55,22 @@ impl Hello {
         Ok(Self { start, deadline, server_name })
     }
 
+    /// As `read`, of a hello that may be sent on: it can be taken back with `into_unread`.
+    ///
+    /// # Errors
+    /// As for `read`.
+    pub async fn read_recorded(mut socket: Socket) -> Result<Self, Stop> {
+        socket.record();
+        Self::read(socket).await
+    }
+
+    /// The socket as it was before the hello was read, and the bytes of it.
+    pub fn into_unread(self) -> (Socket, Vec<u8>) {
+        let mut socket = self.start.io;
+        let bytes = socket.rewind();
+        (socket, bytes)
+    }
+
     /// Ends TLS with this configuration. Boxed: it weighs more than all else that an idle connection holds beside the
     /// buffers of rustls, and every future that it passes would carry its size.
     ///
@@ -68,17 +84,21 @@ impl Hello {
         }
     }
 
-    /// Ends the handshake with an alert: `access_denied` (RFC 8446 6.2).
+    /// Ends the handshake with an alert.
     pub async fn refuse(self) {
-        const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
-        let mut socket = self.start.io;
-        let farewell = async {
-            // The guest may be gone already: there is nobody left to tell.
-            let _ = socket.write_all(&ACCESS_DENIED).await;
-            let _ = socket.shutdown().await;
-        };
-        let _ = timeout(limits::LINGER_TIMEOUT, farewell).await;
+        refuse_hello(self.start.io).await;
     }
+}
+
+/// Ends a handshake with an alert: `access_denied` (RFC 8446 6.2).
+pub async fn refuse_hello(mut socket: Socket) {
+    const ACCESS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
+    let farewell = async {
+        // The guest may be gone already: there is nobody left to tell.
+        let _ = socket.write_all(&ACCESS_DENIED).await;
+        let _ = socket.shutdown().await;
+    };
+    let _ = timeout(limits::LINGER_TIMEOUT, farewell).await;
 }
 
 /// What clients say that do not accept a certificate (RFC 8446 6.2).

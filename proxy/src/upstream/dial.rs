@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use freeboard_policy::{ApiView, Host, Reason};
+use freeboard_policy::{ApiView, ConnectionPermit, Host, Reason, Route};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rustls_pki_types::ServerName;
 use tokio::net::TcpStream;
@@ -135,6 +135,39 @@ impl Dialler {
         }
     }
 
+    /// A TCP connection to a destination whose connections are passed on unread. Consumes the permit: one permit, one
+    /// connection. Nothing of the guest's is sent before its end was checked.
+    ///
+    /// # Errors
+    /// `upstream_unresolved`, `address_refused`, `upstream_unreachable`, `upstream_timeout`.
+    pub async fn connect_unread(
+        &self,
+        permit: ConnectionPermit,
+        api: &ApiView,
+        route: &Route,
+    ) -> Result<(TcpStream, SocketAddr), Stop> {
+        if permit.api() != &api.name || route.api != api.name {
+            return Err(Stop::new(Reason::Internal, "permit and destination do not belong together"));
+        }
+        let (stream, address, _) = self.connect_checked(api, &route.host, route.port).await?;
+        Ok((stream, address))
+    }
+
+    /// Resolves, checks, dials, and looks where the connection ended.
+    async fn connect_checked(
+        &self,
+        api: &ApiView,
+        host: &Host,
+        port: u16,
+    ) -> Result<(TcpStream, SocketAddr, Instant), Stop> {
+        let resolved = self.resolver.resolve(host, port).await?;
+        let addresses = check::dialable(resolved, &api.addresses)?;
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let stream = timeout_at(deadline, first_to_connect(addresses)).await.map_err(late)??;
+        let address = self.prepare(&stream)?;
+        Ok((stream, address, deadline))
+    }
+
     async fn connect_with(
         &self,
         api: &ApiView,
@@ -144,12 +177,7 @@ impl Dialler {
         certificate: Option<&ClientCertificate>,
     ) -> Result<Connected, Failure> {
         let config = self.trust.config(api, protocols, certificate).map_err(untrusted)?;
-        let resolved = self.resolver.resolve(host, port).await?;
-        let addresses = check::dialable(resolved, &api.addresses)?;
-        let deadline = Instant::now() + CONNECT_TIMEOUT;
-        let late = |_| Stop::new(Reason::UpstreamTimeout, "connecting took too long");
-        let stream = timeout_at(deadline, first_to_connect(addresses)).await.map_err(late)??;
-        let address = self.prepare(&stream)?;
+        let (stream, address, deadline) = self.connect_checked(api, host, port).await?;
         let name = ServerName::try_from(host.as_str().to_owned())
             .map_err(|_| Stop::new(Reason::UpstreamUntrusted, "the name cannot be verified"))?;
         let handshake = TlsConnector::from(config).connect(name, ReadAhead::from(stream));
@@ -221,6 +249,10 @@ impl From<Stop> for Failure {
     fn from(stop: Stop) -> Self {
         Self::Other(stop)
     }
+}
+
+fn late(_: tokio::time::error::Elapsed) -> Stop {
+    Stop::new(Reason::UpstreamTimeout, "connecting took too long")
 }
 
 fn untrusted(error: TrustError) -> Stop {

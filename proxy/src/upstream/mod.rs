@@ -12,4 +12,5 @@ pub mod pool;
 pub mod resolve;
 pub mod send;
 pub mod trust;
+pub mod unread;
 pub mod websocket;

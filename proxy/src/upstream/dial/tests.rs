@@ -113,6 +113,7 @@ fn api(addresses: &[&str]) -> ApiView {
         ca_file: None,
         pin_sha256: Vec::new(),
         addresses: addresses.iter().map(|text| AddressRange::parse(text).unwrap()).collect(),
+        traffic: freeboard_policy::Traffic::Requests,
         alias: None,
         hidden: false,
         credential: None,
