@@ -1,10 +1,15 @@
-//! How much runs at once: slots for runs, slots for decoding, and a rate per caller. Refuses, never queues.
+//! How much runs at once: slots for runs, slots for decoding, and a rate per caller. Refuses when there is no room, except
+//! a run that asked to wait for its turn.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::limits::DECODE_SLOTS_PER_RUN;
+use freeboard_wire::runs::Priority;
+use tokio::sync::Notify;
+
+use crate::limits::{DECODE_SLOTS_PER_RUN, MAX_WAITING_PER_CALLER};
 
 /// Why there is no room. Nothing ran and nothing was charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +30,26 @@ pub enum Full {
     OwnerSessions(u32),
     #[error("another call waits for this session already")]
     SessionBusy,
+    #[error("this caller has {0} runs waiting already")]
+    Waiting(usize),
+}
+
+/// How long a run may wait for a place, and whose turn comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    pub until: Instant,
+    pub priority: Priority,
+}
+
+/// The place of a run among those that wait: higher priority first, then in the order in which they came.
+type Turn = (Reverse<Priority>, u64);
+
+/// A run that waits.
+#[derive(Debug)]
+struct Waiting {
+    caller: Option<String>,
+    /// The most runs of its caller at once.
+    most: u32,
 }
 
 /// What may be admitted.
@@ -74,6 +99,19 @@ struct State {
     decoding: u32,
     /// One entry per caller of the callers file, and one for anonymous ones: bounded by that file.
     callers: HashMap<Option<String>, CallerState>,
+    waiting: BTreeMap<Turn, Waiting>,
+    /// How many have waited so far.
+    arrivals: u64,
+}
+
+impl State {
+    /// Whether a run that waits goes before one with this turn: one whose caller is at its cap does not, since it could not
+    /// take the place anyway.
+    fn is_behind(&self, turn: Option<Turn>) -> bool {
+        let ahead = self.waiting.iter().take_while(|(other, _)| turn.is_none_or(|turn| **other < turn));
+        let running = |caller: &Option<String>| self.callers.get(caller).map_or(0, |state| state.running);
+        ahead.into_iter().any(|(_, one)| running(&one.caller) < one.most)
+    }
 }
 
 /// The daemon's places.
@@ -82,6 +120,8 @@ pub struct Admission {
     limits: Limits,
     own: Mutex<HashMap<String, Own>>,
     state: Mutex<State>,
+    /// Told whenever a place is free again, and when one that waited gives up.
+    freed: Notify,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +140,7 @@ pub struct Place {
 
 impl Admission {
     pub fn new(limits: Limits) -> Arc<Self> {
-        Arc::new(Self { limits, own: Mutex::default(), state: Mutex::default() })
+        Arc::new(Self { limits, own: Mutex::default(), state: Mutex::default(), freed: Notify::new() })
     }
 
     /// Replaces what callers have of their own. Who holds more places than that now keeps them.
@@ -120,26 +160,58 @@ impl Admission {
         self.with(caller, |_, _, state| state.charge(rate, now))
     }
 
-    /// A place for a run, charged to the caller's rate.
+    /// A place for a run, charged to the caller's rate. Nobody who waits is overtaken.
     pub fn run(self: &Arc<Self>, caller: Option<&str>, now: Instant) -> Result<Place, Full> {
+        self.take(caller, None, now)
+    }
+
+    /// Waits for a place until `wait` is over, then says why there was none. A caller that has used its rate does not wait:
+    /// that is its own doing, not a lack of room.
+    pub async fn wait(self: &Arc<Self>, caller: Option<&str>, wait: Wait) -> Result<Place, Full> {
+        let queued = self.queue(caller, wait.priority)?;
+        loop {
+            let mut freed = std::pin::pin!(self.freed.notified());
+            // Before the look, so that a place that is freed meanwhile is not missed.
+            freed.as_mut().enable();
+            let full = match self.take(caller, Some(queued.turn), Instant::now()) {
+                Err(full @ (Full::Runs(_) | Full::CallerRuns(_))) => full,
+                ended => return ended,
+            };
+            if tokio::time::timeout_at(wait.until.into(), freed).await.is_err() {
+                return Err(full);
+            }
+        }
+    }
+
+    fn queue(self: &Arc<Self>, caller: Option<&str>, priority: Priority) -> Result<Queued<'_>, Full> {
+        let most = self.own(caller).concurrent.unwrap_or(self.limits.concurrent_per_caller);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = state.waiting.values().filter(|one| one.caller.as_deref() == caller).count();
+        if waiting >= MAX_WAITING_PER_CALLER {
+            return Err(Full::Waiting(waiting));
+        }
+        let turn = (Reverse(priority), state.arrivals);
+        state.arrivals += 1;
+        state.waiting.insert(turn, Waiting { caller: caller.map(str::to_owned), most });
+        Ok(Queued { admission: self, turn })
+    }
+
+    fn take(self: &Arc<Self>, caller: Option<&str>, turn: Option<Turn>, now: Instant) -> Result<Place, Full> {
         let own = self.own(caller);
-        let limits = Limits {
-            concurrent_per_caller: own.concurrent.unwrap_or(self.limits.concurrent_per_caller),
-            rate_per_minute: own.rate_per_minute.unwrap_or(self.limits.rate_per_minute),
-            ..self.limits
-        };
-        self.with(caller, |running, _, state| {
-            if *running >= limits.concurrent {
-                return Err(Full::Runs(limits.concurrent));
-            }
-            if state.running >= limits.concurrent_per_caller {
-                return Err(Full::CallerRuns(limits.concurrent_per_caller));
-            }
-            state.charge(limits.rate_per_minute, now)?;
-            state.running += 1;
-            *running += 1;
-            Ok(())
-        })?;
+        let most = own.concurrent.unwrap_or(self.limits.concurrent_per_caller);
+        let rate = own.rate_per_minute.unwrap_or(self.limits.rate_per_minute);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.running >= self.limits.concurrent || state.is_behind(turn) {
+            return Err(Full::Runs(self.limits.concurrent));
+        }
+        let of_caller = state.callers.entry(caller.map(str::to_owned)).or_default();
+        if of_caller.running >= most {
+            return Err(Full::CallerRuns(most));
+        }
+        of_caller.charge(rate, now)?;
+        of_caller.running += 1;
+        state.running += 1;
+        drop(state);
         Ok(self.place(caller, Kind::Run))
     }
 
@@ -167,7 +239,7 @@ impl Admission {
         act: impl FnOnce(&mut u32, &mut u32, &mut CallerState) -> T,
     ) -> T {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let State { running, decoding, callers } = &mut *state;
+        let State { running, decoding, callers, .. } = &mut *state;
         act(running, decoding, callers.entry(caller.map(str::to_owned)).or_default())
     }
 }
@@ -184,6 +256,23 @@ impl Drop for Place {
                 *decoding = decoding.saturating_sub(1);
             }
         });
+        if self.kind == Kind::Run {
+            self.admission.freed.notify_waiters();
+        }
+    }
+}
+
+/// A run in the queue; dropping it takes it out.
+struct Queued<'a> {
+    admission: &'a Admission,
+    turn: Turn,
+}
+
+impl Drop for Queued<'_> {
+    fn drop(&mut self) {
+        self.admission.state.lock().unwrap_or_else(PoisonError::into_inner).waiting.remove(&self.turn);
+        // It may have been the one that others waited behind.
+        self.admission.freed.notify_waiters();
     }
 }
 
@@ -234,6 +323,84 @@ mod tests {
         assert!(admission.run(Some("a"), now + Duration::from_secs(29)).is_err());
         assert!(admission.run(Some("a"), now + Duration::from_secs(31)).is_ok());
         assert!(admission.run(Some("a"), now + Duration::from_secs(32)).is_err());
+    }
+
+    fn wait(priority: Priority) -> Wait {
+        Wait { until: Instant::now() + Duration::from_secs(60), priority }
+    }
+
+    /// Starts to wait, and says so once it is in the queue.
+    async fn waiting(
+        admission: &Arc<Admission>,
+        caller: &'static str,
+        priority: Priority,
+    ) -> tokio::task::JoinHandle<Result<Place, Full>> {
+        let queue = || admission.state.lock().unwrap().waiting.len();
+        let before = queue();
+        let mine = Arc::clone(admission);
+        let task = tokio::spawn(async move { mine.wait(Some(caller), wait(priority)).await });
+        while queue() == before {
+            tokio::task::yield_now().await;
+        }
+        task
+    }
+
+    #[tokio::test]
+    async fn the_highest_priority_goes_first_then_the_one_that_came_first() {
+        let admission = admission(1, 1, 0);
+        let held = admission.run(Some("x"), Instant::now()).unwrap();
+        let mut tasks = HashMap::new();
+        for (caller, priority) in
+            [("a", Priority::Normal), ("b", Priority::Normal), ("c", Priority::High), ("d", Priority::Low)]
+        {
+            tasks.insert(caller, waiting(&admission, caller, priority).await);
+        }
+        let mut held = Some(held);
+        for next in ["c", "a", "b", "d"] {
+            assert!(tasks.values().all(|task| !task.is_finished()), "before {next}");
+            drop(held.take());
+            // A place is free, but not for one that comes now.
+            assert_eq!(admission.run(Some("late"), Instant::now()).unwrap_err(), Full::Runs(1));
+            held = Some(tasks.remove(next).unwrap().await.unwrap().unwrap());
+        }
+        drop(held);
+        assert!(admission.run(Some("late"), Instant::now()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn who_is_at_its_cap_does_not_hold_up_the_others() {
+        let admission = admission(2, 1, 0);
+        let _held = admission.run(Some("a"), Instant::now()).unwrap();
+        let second = waiting(&admission, "a", Priority::High).await;
+        assert!(admission.run(Some("b"), Instant::now()).is_ok());
+        assert!(!second.is_finished());
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_in_time_and_leaves_nothing_behind() {
+        let admission = admission(1, 1, 0);
+        let held = admission.run(Some("a"), Instant::now()).unwrap();
+        let short = Wait { until: Instant::now() + Duration::from_millis(5), priority: Priority::Normal };
+        assert_eq!(admission.wait(Some("b"), short).await.unwrap_err(), Full::Runs(1));
+        let given_up = waiting(&admission, "b", Priority::Normal).await;
+        given_up.abort();
+        assert!(given_up.await.unwrap_err().is_cancelled());
+        drop(held);
+        assert!(admission.run(Some("c"), Instant::now()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn the_queue_of_a_caller_has_an_end() {
+        let admission = admission(1, 1, 0);
+        let _held = admission.run(Some("a"), Instant::now()).unwrap();
+        let mut tasks = Vec::new();
+        for _ in 0..MAX_WAITING_PER_CALLER {
+            tasks.push(waiting(&admission, "b", Priority::Normal).await);
+        }
+        let full = admission.wait(Some("b"), wait(Priority::High)).await.unwrap_err();
+        assert_eq!(full, Full::Waiting(MAX_WAITING_PER_CALLER));
+        tasks.push(waiting(&admission, "c", Priority::Normal).await);
+        tasks.iter().for_each(tokio::task::JoinHandle::abort);
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use freeboard_control::{Door, Evidence, OpenGate, Prepared, RunNote, Trace};
 use freeboard_policy::{Reason, Tier};
 use freeboard_wire::digest::hex;
+use futures_util::future::BoxFuture;
 
-use crate::admission::{Admission, Full, Place};
+use crate::admission::{Admission, Full, Place, Wait};
 use crate::control_client::{Broker, BrokerError, Gate, Link};
 use crate::job::{Job, JobFile, Outcome, OutputSink, Payload};
 use crate::limits::{GATE_GRACE, MAX_TIMEOUT};
@@ -44,6 +45,19 @@ pub struct Order {
     pub artifact_limit: usize,
     /// Set right before code is released: until then whoever gives up may say that nothing ran.
     pub released: Arc<AtomicBool>,
+    /// Waits so long for a place; `None` = is refused when there is none.
+    pub wait: Option<Wait>,
+    /// Is told how far the run is.
+    pub witness: Option<Arc<dyn Witness>>,
+}
+
+/// Learns how far a run is, and can keep it from being released.
+pub trait Witness: Send + Sync + std::fmt::Debug {
+    /// The run has its place.
+    fn admitted(&self);
+    /// The boundary stands and was measured; code is released when this is done. An error refuses the run: what could not be
+    /// noted down does not run.
+    fn before_release(&self) -> BoxFuture<'_, std::io::Result<()>>;
 }
 
 /// A run that was released and has an outcome.
@@ -84,6 +98,8 @@ pub enum Refusal {
     Create(CreateError),
     #[error("no random bytes from the operating system")]
     Random,
+    #[error("the journal of runs cannot be written")]
+    Journal(#[source] std::io::Error),
 }
 
 fn unmet_facts(unmet: &[String]) -> String {
@@ -165,12 +181,20 @@ impl Launcher {
     /// boundary removed.
     pub async fn run(&self, order: Order, output: Arc<dyn OutputSink>) -> Result<Ran, RunError> {
         let link = self.link(&order.grants).await?;
-        let prepared = prepare(link.as_ref(), &order).await?;
-        let chosen = match self.choose(&order, prepared.as_ref()) {
-            Ok(chosen) => chosen,
-            Err(refusal) => return Err(noted(link.as_ref(), &order, None, refusal).await.into()),
+        let (mut prepared, mut chosen) = self.placed(link.as_ref(), &order).await?;
+        let caller = order.caller.as_deref();
+        let _place = match (self.admission.run(caller, Instant::now()), order.wait) {
+            (Err(Full::Runs(_) | Full::CallerRuns(_)), Some(wait)) => {
+                let place = self.admission.wait(caller, wait).await.map_err(Refusal::Full)?;
+                // Policy and grants may have changed while the run waited.
+                (prepared, chosen) = self.placed(link.as_ref(), &order).await?;
+                place
+            }
+            (place, _) => place.map_err(Refusal::Full)?,
         };
-        let _place = self.admission.run(order.caller.as_deref(), Instant::now()).map_err(Refusal::Full)?;
+        if let Some(witness) = &order.witness {
+            witness.admitted();
+        }
 
         let started = Clock::start();
         let policy_digest =
@@ -191,6 +215,9 @@ impl Launcher {
             None => None,
         };
 
+        if let Some(witness) = &order.witness {
+            witness.before_release().await.map_err(Refusal::Journal)?;
+        }
         order.released.store(true, Ordering::SeqCst);
         let ended = sandbox.release(output).await;
         // Authority ends before anything else is done with the result.
@@ -214,11 +241,7 @@ impl Launcher {
     /// midway, nothing is left.
     pub async fn open(&self, order: &Order) -> Result<Opened, Refusal> {
         let link = self.link(&order.grants).await?;
-        let prepared = prepare(link.as_ref(), order).await?;
-        let chosen = match self.choose(order, prepared.as_ref()) {
-            Ok(chosen) => chosen,
-            Err(refusal) => return Err(noted(link.as_ref(), order, None, refusal).await),
-        };
+        let (prepared, chosen) = self.placed(link.as_ref(), order).await?;
         let place = self.admission.run(order.caller.as_deref(), Instant::now()).map_err(Refusal::Full)?;
         let plan = Plan { job: job(order, &chosen), prepared };
         let (sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
@@ -236,6 +259,19 @@ impl Launcher {
             Some(broker) => broker.connection().await.map(Some).map_err(Refusal::Broker),
             None if grants.is_empty() => Ok(None),
             None => Err(Refusal::NoBroker),
+        }
+    }
+
+    /// What the broker says of the grants now, and where the run would go.
+    async fn placed(
+        &self,
+        link: Option<&Link>,
+        order: &Order,
+    ) -> Result<(Option<Prepared>, Chosen), Refusal> {
+        let prepared = prepare(link, order).await?;
+        match self.choose(order, prepared.as_ref()) {
+            Ok(chosen) => Ok((prepared, chosen)),
+            Err(refusal) => Err(noted(link, order, None, refusal).await),
         }
     }
 

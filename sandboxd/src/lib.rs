@@ -20,4 +20,5 @@ pub mod launch;
 pub mod limits;
 pub mod placement;
 pub mod provider;
+pub mod runs;
 pub mod session;

@@ -20,6 +20,24 @@ pub const DEFAULT_CONCURRENT: u32 = 8;
 /// Runs per minute and caller by default; above it runs are refused with `capacity`.
 pub const DEFAULT_RATE_PER_MINUTE: u32 = 120;
 
+/// Runs of one caller that wait for a place; one more is refused with `capacity`.
+pub const MAX_WAITING_PER_CALLER: usize = 64;
+/// Longest wait for a place; a longer wish is clamped.
+pub const MAX_QUEUE_TIME: Duration = Duration::from_mins(10);
+/// Longest time that an exchange waits for output or the end of a run; a longer wish is clamped. Below what proxies in
+/// between commonly wait for an answer.
+pub const MAX_EXCHANGE_WAIT: Duration = Duration::from_secs(50);
+/// Started runs of one caller that have not ended, waiting ones included; one more is refused with `capacity`.
+pub const MAX_STARTED_PER_CALLER: usize = 128;
+/// Ended runs of one caller that are remembered with their keys and answers; beyond, the oldest are forgotten early.
+pub const ENDED_RUNS_PER_CALLER: usize = 256;
+/// How long an ended run is remembered.
+pub const ENDED_RUNS_KEPT: Duration = Duration::from_hours(24);
+/// Bytes of remembered answers and output of all callers; beyond, the oldest are forgotten early.
+pub const ENDED_RUNS_BYTES: u64 = 256 << 20;
+/// Lines of the journal for each run that it is still needed for, before it is written anew.
+pub const JOURNAL_LINES_PER_RUN: usize = 12;
+
 /// Sessions live for half an hour by default: long enough for one piece of an agent's work.
 pub const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_mins(30);
 /// Sessions without a call for so long are suspended by default: their interpreters end, their place is free.

@@ -17,6 +17,8 @@ use hyper::body::Body;
 use super::{App, route};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("plimsoll-request-id");
+/// The same for clients of freeboard.v1.
+const OWN_REQUEST_ID: HeaderName = HeaderName::from_static("freeboard-request-id");
 
 /// Answers one request, whatever happens.
 pub async fn answer<B>(app: Arc<App>, request: Request<B>) -> Response<Full<Bytes>>
@@ -24,7 +26,8 @@ where
     B: Body<Data = Bytes> + Send + Unpin,
     B::Error: std::fmt::Display,
 {
-    let echo = request_id(request.headers());
+    let echoes = [REQUEST_ID, OWN_REQUEST_ID]
+        .map(|name| request_id(request.headers(), &name).map(|value| (name, value)));
     let routed = AssertUnwindSafe(route::route(&app, request)).catch_unwind().await;
     // SECURITY: a panic may have come after code ran, so its answer carries no mark. Guarded by
     // a_panic_is_answered_unmarked_and_bound.
@@ -32,15 +35,15 @@ where
         tracing::error!("a handler panicked");
         error_response(&ConnectError::new(Code::Internal, "internal error"))
     });
-    if let Some(echo) = echo {
-        response.headers_mut().insert(REQUEST_ID, echo);
+    for (name, value) in echoes.into_iter().flatten() {
+        response.headers_mut().insert(name, value);
     }
     response
 }
 
 /// The id to echo: exactly one value of 32 lower-case hex digits; anything else is served without an echo.
-fn request_id(headers: &HeaderMap) -> Option<HeaderValue> {
-    let mut values = headers.get_all(REQUEST_ID).iter();
+fn request_id(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+    let mut values = headers.get_all(name).iter();
     let (Some(value), None) = (values.next(), values.next()) else { return None };
     let digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     let bytes = value.as_bytes();
@@ -76,7 +79,7 @@ mod tests {
             for value in values {
                 headers.append(REQUEST_ID, HeaderValue::from_str(value).unwrap());
             }
-            request_id(&headers).is_some()
+            request_id(&headers, &REQUEST_ID).is_some()
         };
         assert!(echo(&[id]));
         let long = format!("{id}0");

@@ -1,8 +1,8 @@
-//! plimsoll.v1 over Connect: the daemon's way in for programs.
+//! plimsoll.v1 over Connect, and freeboard.v1: the daemon's way in for programs.
 //!
 //! `server` takes connections; `exchange` is the one outermost layer of every answer (request-id echo, panics);
 //! `route` picks the procedure and checks everything about the HTTP request; `body` reads it; one file per
-//! procedure answers it. `refuse` is the one table from our refusals to wire errors.
+//! procedure answers it, those of freeboard.v1 in `runs`. `refuse` is the one table from our refusals to wire errors.
 
 mod answer;
 mod body;
@@ -11,16 +11,22 @@ mod exchange;
 mod refuse;
 mod route;
 mod run;
+mod runs;
 mod server;
 mod session;
 
 use std::sync::{Arc, RwLock};
 
+use futures_util::future::BoxFuture;
+
 use crate::callers::Callers;
-use crate::launch::Launcher;
+use crate::job::OutputSink;
+use crate::launch::{Launcher, Order, Ran, RunError};
+use crate::runs::{Launch, Runs};
 use crate::session::Sessions;
 
 pub use exchange::answer;
+pub use runs::tell;
 pub use server::{ServeError, serve};
 
 /// Who is let in.
@@ -50,6 +56,7 @@ impl Doorkeeper {
 pub struct App {
     pub launcher: Launcher,
     pub sessions: Arc<Sessions>,
+    pub runs: Arc<Runs>,
     pub doorkeeper: Doorkeeper,
 }
 
@@ -66,5 +73,11 @@ impl App {
             let callers = Arc::clone(&callers.read().unwrap_or_else(std::sync::PoisonError::into_inner));
             self.launcher.admission().replace_own(callers.limits());
         }
+    }
+}
+
+impl Launch for App {
+    fn launch(&self, order: Order, output: Arc<dyn OutputSink>) -> BoxFuture<'_, Result<Ran, RunError>> {
+        Box::pin(self.launcher.run(order, output))
     }
 }

@@ -93,7 +93,7 @@ fn refused(run: &str, refusal: &Refusal) -> ConnectError {
         Refusal::Full(reason) => full(*reason),
         Refusal::Create(CreateError::Unsupported { .. }) => unsupported(text),
         Refusal::Create(error) => environment(run, error),
-        Refusal::Random => environment(run, refusal),
+        Refusal::Random | Refusal::Journal(_) => environment(run, refusal),
     }
 }
 

@@ -16,15 +16,16 @@ use hyper::body::Body;
 
 use super::body::{self, BodyError};
 use super::exchange::{error_response, with_type};
-use super::{App, Doorkeeper, describe, refuse, run, session};
+use super::{App, Doorkeeper, describe, refuse, run, runs, session};
 use crate::callers::Verdict;
 use crate::launch::unix_ms;
 
 const NOT_DISPATCHED: HeaderName = HeaderName::from_static("plimsoll-not-dispatched");
 
-/// The five procedures.
+/// The five procedures of plimsoll.v1, and those of freeboard.v1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Procedure {
+    Runs(runs::Procedure),
     Describe,
     Run,
     OpenSession,
@@ -34,6 +35,9 @@ enum Procedure {
 
 impl Procedure {
     fn of(path: &str) -> Option<Self> {
+        if let Some(procedure) = runs::Procedure::of(path) {
+            return Some(Self::Runs(procedure));
+        }
         match path.strip_prefix('/')?.strip_prefix(SERVICE)?.strip_prefix('/')? {
             "Describe" => Some(Self::Describe),
             "Run" => Some(Self::Run),
@@ -109,11 +113,14 @@ fn checked<'a>(
     }
     let refused = |error: ConnectError| Box::new(error_response(&error));
     let caller = authenticate(app, procedure, headers).map_err(refused)?;
-    let Some(codec) = codec(headers) else {
+    // freeboard.v1 has one encoding.
+    let codec =
+        codec(headers).filter(|codec| *codec == Codec::Json || !matches!(procedure, Procedure::Runs(_)));
+    let Some(codec) = codec else {
         return Err(Box::new(unreached(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             NotDispatchedReason::Request,
-            "the content type is neither application/json nor application/proto",
+            "the content type is neither application/json nor, for plimsoll.v1, application/proto",
         )));
     };
     let deadline = connect_headers(headers).map_err(refused)?;
@@ -223,6 +230,10 @@ where
         Err(error) => return undecoded(Code::InvalidArgument, error.to_string()),
     };
     match procedure {
+        Procedure::Runs(procedure) => {
+            drop(place);
+            runs::answer(procedure, &context, headers, &bytes).await
+        }
         Procedure::Describe => match decode(codec, &bytes) {
             Ok(request) => respond(codec, Ok(describe::describe(&context, &request).await)),
             Err(response) => *response,

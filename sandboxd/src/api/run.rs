@@ -86,6 +86,8 @@ fn order(context: &Context<'_>, request: &RunRequest, run: String) -> Result<Ord
         output_limit: OUTPUT_BYTES,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
+        wait: None,
+        witness: None,
     })
 }
 

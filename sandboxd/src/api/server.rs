@@ -55,7 +55,9 @@ pub async fn serve(
     drop(listener);
     // Those that are busy end with their call, whose answer says so.
     app.sessions.shut_down().await;
-    if tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await.is_err() {
+    let runs = app.runs.shut_down(SHUTDOWN_GRACE);
+    let exchanges = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown());
+    if tokio::join!(exchanges, runs).0.is_err() {
         tracing::warn!(connections = connections.len(), "runs were cut at the end of the grace time");
     }
     connections.shutdown().await;

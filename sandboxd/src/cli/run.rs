@@ -180,6 +180,8 @@ fn order(arguments: &Arguments) -> Result<Order, super::Failure> {
         output_limit: CLI_OUTPUT_BYTES,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
+        wait: None,
+        witness: None,
     })
 }
 
@@ -334,7 +336,8 @@ fn exit_of_error(error: &RunError) -> Exit {
             | Refusal::Create(
                 CreateError::Unsupported { .. } | CreateError::Host { .. } | CreateError::Step { .. },
             )
-            | Refusal::Random => Exit::NotStarted,
+            | Refusal::Random
+            | Refusal::Journal(_) => Exit::NotStarted,
         },
     }
 }

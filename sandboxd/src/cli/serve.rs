@@ -12,12 +12,13 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Exit, Failure, put, say, start};
-use crate::api::{App, Doorkeeper, serve};
+use crate::api::{App, Doorkeeper, serve, tell};
 use crate::callers::Callers;
 use crate::config::{Config, Flags, hardened};
 use crate::launch::Launcher;
 use crate::limits::CALLERS_LOOK_INTERVAL;
 use crate::provider::Service;
+use crate::runs::{JournalError, Runs};
 use crate::session::Sessions;
 
 #[derive(Debug, clap::Args)]
@@ -93,7 +94,8 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
     };
     let doorkeeper = doorkeeper(&arguments, &config)?;
     let launcher = launcher(&config)?;
-    let app = Arc::new(App { launcher, sessions: Sessions::new(config.sessions()), doorkeeper });
+    let sessions = Sessions::new(config.sessions());
+    let app = Arc::new(App { launcher, sessions, runs: runs(&config)?, doorkeeper });
     app.apply_limits();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let lifeline = async { arguments.stop_with_stdin.then(Lifeline::of_stdin).transpose() };
@@ -122,6 +124,13 @@ fn doorkeeper(arguments: &Arguments, config: &Config) -> Result<Doorkeeper, Fail
     }
     let file = config.callers.value.as_deref().ok_or(ServeFailure::NoCallers)?;
     Ok(Doorkeeper::tokens(Callers::load(file)?))
+}
+
+fn runs(config: &Config) -> Result<Arc<Runs>, JournalError> {
+    match &config.state_folder.value {
+        Some(folder) => Runs::in_folder(folder, tell),
+        None => Ok(Runs::in_memory(tell)),
+    }
 }
 
 /// Starts every configured provider; one that does not start keeps the daemon from serving.

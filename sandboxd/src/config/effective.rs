@@ -75,6 +75,7 @@ pub struct Config {
     pub min_isolation: Setting<Option<Tier>>,
     pub broker: Setting<Option<PathBuf>>,
     pub callers: Setting<Option<PathBuf>>,
+    pub state_folder: Setting<Option<PathBuf>>,
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
@@ -190,6 +191,16 @@ impl Config {
                 schema.callers.clone().map(Some),
                 default_callers,
             ),
+            // What systemd made for the daemon is a default, unlike the variables that people set.
+            state_folder: absolute(
+                "state_folder",
+                match (&schema.state_folder, &environment.state_directory) {
+                    (None, Some(path)) => {
+                        Setting { value: Some(path.clone()), from: Origin::Variable("STATE_DIRECTORY") }
+                    }
+                    (path, _) => layers.file(path.clone().map(Some), None),
+                },
+            )?,
             max_concurrent_per_caller: at_least_one(
                 "max_concurrent_per_caller",
                 layers.file(schema.max_concurrent_per_caller, half),
@@ -412,6 +423,7 @@ impl fmt::Display for Config {
         line(f, "min_isolation", &self.min_isolation, self.min_isolation.value.map(|tier| quoted(&tier)))?;
         line(f, "broker", &self.broker, path(&self.broker.value))?;
         line(f, "callers", &self.callers, path(&self.callers.value))?;
+        line(f, "state_folder", &self.state_folder, path(&self.state_folder.value))?;
         let numbers = [
             ("max_concurrent", &self.max_concurrent),
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),

@@ -40,6 +40,8 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     pub xdg_config_home: Option<PathBuf>,
     pub xdg_runtime_dir: Option<PathBuf>,
+    /// What the service manager made for this daemon's state.
+    pub state_directory: Option<PathBuf>,
     pub is_root: bool,
 }
 
@@ -55,6 +57,7 @@ impl Environment {
             home: path("HOME"),
             xdg_config_home: path("XDG_CONFIG_HOME"),
             xdg_runtime_dir: path("XDG_RUNTIME_DIR"),
+            state_directory: path("STATE_DIRECTORY"),
             is_root: rustix::process::geteuid().is_root(),
         }
     }

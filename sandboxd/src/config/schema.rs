@@ -24,6 +24,10 @@ pub struct Schema {
     /// File of the callers, made by `sandboxd callers create`. Default `/etc/freeboard/callers.toml` (root) or
     /// `$XDG_CONFIG_HOME/freeboard/callers.toml`.
     pub callers: Option<PathBuf>,
+    /// Folder in which started runs (freeboard.v1), their keys and their answers survive the daemon, of this daemon alone and mode
+    /// 700; made when it is not there. Default: systemd's `STATE_DIRECTORY`, else none, so that they are forgotten when the daemon
+    /// ends.
+    pub state_folder: Option<PathBuf>,
     /// Runs at once; one more is refused with `capacity`. Default 8: each may use a whole CPU and its memory limit.
     pub max_concurrent: Option<u32>,
     /// Runs at once of one caller. Default: half of `max_concurrent`, so that one caller cannot lock out the others.

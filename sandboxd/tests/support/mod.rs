@@ -28,7 +28,7 @@ use freeboard_control::{
 };
 use freeboard_policy::{Reason, Tier};
 use freeboard_sandboxd::admission::{Admission, Limits};
-use freeboard_sandboxd::api::{App, Doorkeeper, serve};
+use freeboard_sandboxd::api::{App, Doorkeeper, serve, tell};
 use freeboard_sandboxd::callers::Callers;
 use freeboard_sandboxd::control_client::Broker;
 use freeboard_sandboxd::job::{Ending, Outcome, OutputSink, StepOutcome};
@@ -36,6 +36,7 @@ use freeboard_sandboxd::launch::Launcher;
 use freeboard_sandboxd::provider::{
     CreateError, Description, Plan, Provider, ReadBack, RunFailure, Sandbox, Session,
 };
+use freeboard_sandboxd::runs::Runs;
 use freeboard_sandboxd::session::{Sessions, Settings};
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -173,12 +174,18 @@ impl Sandbox for FakeSandbox {
 
     fn release(
         self: Box<Self>,
-        _output: Arc<dyn OutputSink>,
+        output: Arc<dyn OutputSink>,
     ) -> BoxFuture<'static, Result<Outcome, RunFailure>> {
         Box::pin(async move {
             self.counts.released.fetch_add(1, Ordering::SeqCst);
             match self.act.clone() {
-                Act::Answer(outcome) => Ok(outcome),
+                Act::Answer(outcome) => {
+                    for step in &outcome.steps {
+                        output.stdout(&step.stdout);
+                        output.stderr(&step.stderr);
+                    }
+                    Ok(outcome)
+                }
                 Act::Lose => Err(RunFailure::Lost("the secret inner reason".into())),
                 Act::Panic => panic!("a fault of ours"),
                 Act::Hang | Act::NoHost => {
@@ -320,6 +327,8 @@ pub struct Setup {
     pub sessions: Settings,
     /// Run programs for real, on this host.
     pub host: bool,
+    /// Where started runs are kept, where that is not in memory.
+    pub runs: Option<Arc<Runs>>,
 }
 
 impl Setup {
@@ -332,6 +341,7 @@ impl Setup {
             anybody: false,
             sessions: Settings::default(),
             host: false,
+            runs: None,
         }
     }
 
@@ -373,7 +383,8 @@ impl Setup {
             Doorkeeper::tokens(Callers::load(&callers_file).unwrap())
         };
         let sessions = Sessions::new(self.sessions);
-        let app = Arc::new(App { launcher, sessions, doorkeeper });
+        let runs = self.runs.unwrap_or_else(|| Runs::in_memory(tell));
+        let app = Arc::new(App { launcher, sessions, runs, doorkeeper });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serving = Arc::clone(&app);
@@ -439,6 +450,16 @@ impl Daemon {
         self.raw(&head, body).await
     }
 
+    /// JSON to freeboard.v1.
+    pub async fn own(&self, token: &str, procedure: &str, extra: &str, body: &str) -> Reply {
+        let head = format!(
+            "POST /freeboard.v1.Runs/{procedure} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n\
+             Freeboard-Request-Id: {ID}\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n{extra}\r\n",
+            body.len()
+        );
+        self.raw(&head, body.as_bytes()).await
+    }
+
     /// JSON as `alice`.
     pub async fn post(&self, procedure: &str, body: &str) -> Reply {
         self.post_as(&self.alice, procedure, "Content-Type: application/json\r\n", body.as_bytes()).await
@@ -471,4 +492,28 @@ pub fn sandboxd() -> std::process::Command {
     let mut command = std::process::Command::new(Path::new(env!("CARGO_BIN_EXE_sandboxd")));
     command.env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION").env_remove("RUST_LOG");
     command
+}
+
+/// Takes over the started runs of a daemon that was just dropped, whose tasks may be ending still.
+pub async fn reopened(folder: &Path) -> Arc<Runs> {
+    for _ in 0..500 {
+        match Runs::in_folder(folder, tell) {
+            Ok(runs) => return runs,
+            Err(freeboard_sandboxd::runs::JournalError::InUse(_)) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("the folder stays in use");
+}
+
+/// Copies the files of a folder into a new one that only its owner can read.
+pub fn copy_private(from: &Path, to: &Path) {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().mode(0o700).create(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
 }

@@ -45,6 +45,14 @@ pub enum Invalid {
     GrantProfile,
     #[error("the module is malformed: {0}")]
     Module(&'static str),
+    #[error("`Idempotency-Key` is not visible ASCII")]
+    Key,
+    #[error("a name in `environment` is not letters, digits and `_`, a digit not first")]
+    Variable,
+    #[error("a name is in `environment` twice")]
+    RepeatedVariable,
+    #[error("`grants` has a name that is empty, repeated or not printable")]
+    Grants,
 }
 
 impl Invalid {
@@ -192,7 +200,7 @@ pub fn code(field: &'static str, text: &str) -> Result<(), Invalid> {
     bounded(field, text, MAX_CODE_BYTES)
 }
 
-fn bounded(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
+pub(crate) fn bounded(field: &'static str, text: &str, limit: usize) -> Result<(), Invalid> {
     if text.len() > limit {
         return Err(Invalid::TooLong { field, limit });
     }
@@ -236,7 +244,7 @@ fn artifacts(artifacts: &[String]) -> Result<(), Invalid> {
     paths(FIELD, artifacts.iter().map(String::as_str))
 }
 
-fn paths<'a>(field: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<(), Invalid> {
+pub(crate) fn paths<'a>(field: &'static str, paths: impl Iterator<Item = &'a str>) -> Result<(), Invalid> {
     let mut seen = HashSet::new();
     for candidate in paths {
         path(candidate).map_err(|why| Invalid::Path { field, why })?;

@@ -9,14 +9,14 @@ use crate::message::{
 };
 
 /// Fields of one digest so far.
-struct Fields {
+pub(crate) struct Fields {
     hash: Sha256,
     #[cfg(test)]
     length: usize,
 }
 
 impl Fields {
-    fn new(domain: &str) -> Self {
+    pub(crate) fn new(domain: &str) -> Self {
         let mut fields = Self {
             hash: Sha256::new(),
             #[cfg(test)]
@@ -35,24 +35,24 @@ impl Fields {
         }
     }
 
-    fn bytes(&mut self, name: &str, content: &[u8]) {
+    pub(crate) fn bytes(&mut self, name: &str, content: &[u8]) {
         self.value(name.as_bytes());
         self.value(content);
     }
 
-    fn text(&mut self, name: &str, content: &str) {
+    pub(crate) fn text(&mut self, name: &str, content: &str) {
         self.bytes(name, content.as_bytes());
     }
 
-    fn number(&mut self, name: &str, content: impl Into<i128>) {
+    pub(crate) fn number(&mut self, name: &str, content: impl Into<i128>) {
         self.text(name, &content.into().to_string());
     }
 
-    fn count(&mut self, name: &str, content: usize) {
+    pub(crate) fn count(&mut self, name: &str, content: usize) {
         self.text(name, &content.to_string());
     }
 
-    fn flag(&mut self, name: &str, content: bool) {
+    pub(crate) fn flag(&mut self, name: &str, content: bool) {
         self.text(name, if content { "true" } else { "false" });
     }
 
@@ -72,7 +72,7 @@ impl Fields {
         }
     }
 
-    fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         hex(&self.hash.finalize())
     }
 }

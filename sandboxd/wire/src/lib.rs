@@ -1,4 +1,4 @@
-//! plimsoll.v1 on the wire: messages, their two encodings, limits, digests and errors.
+//! plimsoll.v1 on the wire: messages, their two encodings, limits, digests and errors. And freeboard.v1, in `runs`.
 //!
 //! Bytes of a request come in, checked values go out; answers and errors go the other way. Nothing here knows
 //! HTTP, a clock or a sandbox, and nothing here decides what may run.
@@ -14,6 +14,7 @@ pub mod error;
 pub mod json;
 pub mod limits;
 mod message;
+pub mod runs;
 mod word;
 
 pub use error::{Code, ConnectError, Detail};

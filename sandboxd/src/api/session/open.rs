@@ -75,6 +75,8 @@ fn order(
         output_limit: OUTPUT_BYTES,
         artifact_limit: ARTIFACT_BYTES,
         released: std::sync::Arc::default(),
+        wait: None,
+        witness: None,
     };
     let wish = Wish {
         owner: owner.map(str::to_owned),

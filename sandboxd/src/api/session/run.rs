@@ -224,6 +224,8 @@ fn order(
         output_limit: OUTPUT_BYTES,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
+        wait: None,
+        witness: None,
     };
     Ok((entry, order))
 }

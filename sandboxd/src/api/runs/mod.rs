@@ -1,0 +1,144 @@
+//! freeboard.v1: Start, Get, List, Watch and Cancel of runs that outlive their exchange.
+
+mod start;
+mod view;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use freeboard_wire::runs::{
+    CancelRequest, GetRequest, ListRequest, ListResponse, Run, SERVICE, WatchRequest, WatchResponse,
+};
+use freeboard_wire::{Code, ConnectError, NotDispatchedReason};
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_body_util::Full;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::exchange::{error_response, with_type};
+use super::refuse;
+use super::route::Context;
+use crate::limits::MAX_EXCHANGE_WAIT;
+use crate::runs::Entry;
+
+pub use view::tell;
+
+/// Says on a refusal that nothing ran, and why, to clients that read no binary details.
+const NOT_DISPATCHED: HeaderName = HeaderName::from_static("freeboard-not-dispatched");
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Procedure {
+    Start,
+    Get,
+    List,
+    Watch,
+    Cancel,
+}
+
+impl Procedure {
+    pub(super) fn of(path: &str) -> Option<Self> {
+        match path.strip_prefix('/')?.strip_prefix(SERVICE)?.strip_prefix('/')? {
+            "Start" => Some(Self::Start),
+            "Get" => Some(Self::Get),
+            "List" => Some(Self::List),
+            "Watch" => Some(Self::Watch),
+            "Cancel" => Some(Self::Cancel),
+            _ => None,
+        }
+    }
+}
+
+/// Answers one call.
+pub(super) async fn answer(
+    procedure: Procedure,
+    context: &Context<'_>,
+    headers: &HeaderMap,
+    body: &[u8],
+) -> Response<Full<Bytes>> {
+    let answered = match procedure {
+        Procedure::Start => start::start(context, headers, body).await.and_then(|run| json(&run)),
+        Procedure::Get => get(context, body).await,
+        Procedure::List => list(context, body),
+        Procedure::Watch => watch(context, body).await,
+        Procedure::Cancel => cancel(context, body).await,
+    };
+    match answered {
+        Ok(json) => with_type(StatusCode::OK, "application/json", json),
+        Err(error) => {
+            let mut response = error_response(&error);
+            if let Some(mark) = error.mark() {
+                response.headers_mut().insert(NOT_DISPATCHED, HeaderValue::from_static(mark.word()));
+            }
+            response
+        }
+    }
+}
+
+async fn get(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
+    let request: GetRequest = decode(body)?;
+    let caller = context.caller.as_deref();
+    let runs = &context.app.runs;
+    let found = match (request.run.is_empty(), request.idempotency_key.is_empty()) {
+        (false, true) => runs.of_caller(caller, &request.run),
+        (true, false) => runs.by_key(caller, &request.idempotency_key),
+        _ => return Err(invalid("exactly one of `run` and `idempotencyKey` is needed")),
+    };
+    json(&whole(context, &found.ok_or_else(not_found)?).await?)
+}
+
+fn list(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
+    let request: ListRequest = decode(body)?;
+    let mut runs = context.app.runs.list(context.caller.as_deref());
+    runs.retain(|entry| request.state.is_none_or(|state| state == entry.state()));
+    json(&ListResponse { runs: runs.iter().map(|entry| entry.outline()).collect() })
+}
+
+async fn watch(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
+    let request: WatchRequest = decode(body)?;
+    let entry = find(context, &request.run)?;
+    let watched = entry.watch(request.after, exchange_wait(request.wait_ms)).await;
+    let crate::runs::Watched { state, output, next, truncated } = watched;
+    json(&WatchResponse { state, output, next, truncated })
+}
+
+async fn cancel(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
+    let request: CancelRequest = decode(body)?;
+    let entry = find(context, &request.run)?;
+    entry.cancel();
+    entry.wait_for_end().await;
+    json(&whole(context, &entry).await?)
+}
+
+fn find(context: &Context<'_>, run: &str) -> Result<Arc<Entry>, ConnectError> {
+    context.app.runs.of_caller(context.caller.as_deref(), run).ok_or_else(not_found)
+}
+
+/// With result and record once it has ended.
+async fn whole(context: &Context<'_>, entry: &Arc<Entry>) -> Result<Run, ConnectError> {
+    let view = context.app.runs.view(entry).await;
+    view.map_err(|error| refuse::internal(&entry.facts.run, &error))
+}
+
+/// Another caller's run, one that was forgotten and one that never was: the same words for all.
+fn not_found() -> ConnectError {
+    ConnectError::refused(Code::NotFound, NotDispatchedReason::Request, "this caller has no such run")
+}
+
+fn invalid(text: &str) -> ConnectError {
+    ConnectError::refused(Code::InvalidArgument, NotDispatchedReason::Request, text)
+}
+
+fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, ConnectError> {
+    serde_json::from_slice(body).map_err(|error| invalid(&format!("the body does not decode: {error}")))
+}
+
+fn json<T: Serialize>(value: &T) -> Result<Vec<u8>, ConnectError> {
+    serde_json::to_vec(value).map_err(|error| refuse::internal("", &error))
+}
+
+/// A wish of the caller to wait, clamped.
+fn exchange_wait(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds).min(MAX_EXCHANGE_WAIT)
+}

@@ -1,0 +1,331 @@
+//! The objects of freeboard.v1. Field names are camelCase in JSON; an unknown field is refused, an absent one is empty.
+
+use serde::{Deserialize, Serialize};
+
+use super::base64_text;
+
+/// What is to be run. Exactly one form.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Program {
+    /// A snippet.
+    Javascript(String),
+    /// A program for `python3`.
+    Python(String),
+    /// A program for `sh`.
+    Shell(String),
+    /// One command, not through a shell.
+    Command(Vec<String>),
+    /// Shell steps, in order, until one fails.
+    Steps(Vec<String>),
+}
+
+/// A file: of a Start, placed in the work folder first; of a result, captured at the end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct File {
+    /// Relative, below the work folder.
+    pub path: String,
+    /// The bytes, in base64.
+    #[serde(with = "base64_text")]
+    pub content: Vec<u8>,
+}
+
+/// A variable of the program's environment. Never a secret: the program can read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Variable {
+    pub name: String,
+    pub value: String,
+}
+
+/// Whose turn it is among waiting runs. Higher first, then in the order in which they came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    Low,
+    #[default]
+    Normal,
+    High,
+}
+
+/// Asks for one run. With the header `Idempotency-Key` the same Start sent again is answered with the same run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct StartRequest {
+    pub program: Program,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<File>,
+    /// Paths that are captured at the end where they exist.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub environment: Vec<Variable>,
+    /// Names of grants, all of which the run gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// The weakest tier that is accepted; empty = any.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub minimum_isolation: String,
+    /// Longest time of the program in milliseconds; 0 = the provider's default, more than allowed is clamped.
+    #[serde(default)]
+    pub timeout_ms: u64,
+    /// How long the run may wait for a place in milliseconds; 0 = it is refused when there is none.
+    #[serde(default)]
+    pub queue_ms: u64,
+    #[serde(default)]
+    pub priority: Priority,
+    /// For the audit log: 1 to 64 of letters, digits, `._:-`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub trace_id: String,
+    /// How long this exchange waits for the end of the run in milliseconds; 0 = it does not wait.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// Asks for one run, by its id or by the key that it was started with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GetRequest {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub idempotency_key: String,
+}
+
+/// Asks for the caller's runs, newest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ListRequest {
+    /// Only runs in this state; absent = all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<State>,
+}
+
+/// Asks for the output after a place, and waits for some when there is none yet.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WatchRequest {
+    pub run: String,
+    /// The `next` of the answer before; 0 = from the start.
+    #[serde(default)]
+    pub after: u64,
+    /// How long to wait for output or the end in milliseconds.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// Ends a run. What it left is killed; nothing of it runs on when the answer comes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CancelRequest {
+    pub run: String,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// It waits for a place. Nothing ran.
+    Queued,
+    /// Its boundary is being built or its program runs.
+    Running,
+    /// It is over; `ending` says how.
+    Ended,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ending {
+    /// The program ended by itself, well or not.
+    Completed,
+    /// The time was over.
+    TimedOut,
+    /// No step began.
+    SetupFailed,
+    /// The sandbox failed after a step began.
+    RunnerFailed,
+    /// It was refused: nothing ran.
+    Refused,
+    /// Somebody cancelled it, or the daemon stopped.
+    Cancelled,
+    /// The daemon was lost while the program may have run.
+    Lost,
+}
+
+impl Ending {
+    /// The word on the wire.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::TimedOut => "timed_out",
+            Self::SetupFailed => "setup_failed",
+            Self::RunnerFailed => "runner_failed",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// Whether code of the run was executed: what a caller asks before it sends the same again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Executed {
+    /// Certainly not.
+    No,
+    /// It was released.
+    Yes,
+    /// It may have been. Never said of a run that certainly did not run.
+    Unknown,
+}
+
+/// A run as its caller sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Run {
+    /// 32 lower-case hex digits; the audit log has the same.
+    pub run: String,
+    pub state: State,
+    pub executed: Executed,
+    pub created_unix_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<Ending>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<RunResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+/// Why nothing ran, in the words of plimsoll.v1: a Connect code, one of the seven reasons, a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    pub code: String,
+    /// Empty where the error is not a refusal.
+    pub reason: String,
+    pub message: String,
+}
+
+/// What came of a run that was released.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunResult {
+    /// In order; a snippet and a command have one.
+    pub steps: Vec<Step>,
+    /// For people, where the ending needs it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub artifacts: Vec<File>,
+    #[serde(default)]
+    pub artifacts_truncated: bool,
+    /// What was measured before release.
+    pub evidence: Vec<Fact>,
+    /// Requests of the run at the broker, by verdict. Absent without a broker, or when it was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests: Option<Requests>,
+    pub duration_ms: u64,
+}
+
+/// What one step wrote and how it ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Step {
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub command: String,
+    /// As of a shell: 124 at the deadline, 128 + signal when killed by one.
+    pub exit_code: i32,
+    #[serde(with = "base64_text")]
+    pub stdout: Vec<u8>,
+    #[serde(with = "base64_text")]
+    pub stderr: Vec<u8>,
+    #[serde(default)]
+    pub stdout_truncated: bool,
+    #[serde(default)]
+    pub stderr_truncated: bool,
+    #[serde(default)]
+    pub timed_out: bool,
+    pub duration_ms: u64,
+}
+
+/// One thing that was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fact {
+    pub name: String,
+    pub value: String,
+    /// Whether it is what the tier needs.
+    pub met: bool,
+}
+
+/// Decisions of the broker.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Requests {
+    pub allowed: u64,
+    pub denied: u64,
+    pub failed: u64,
+    pub shed: u64,
+}
+
+/// What a run promises to have been; each field is covered by the last one.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    pub version: u32,
+    pub run: String,
+    /// SHA-256 of the body of the Start, as it was sent.
+    pub request_sha256: String,
+    pub result_sha256: String,
+    pub provider: String,
+    /// The tier that was measured.
+    pub isolation: String,
+    /// Content-addressed identity of the engine or root, or empty.
+    pub environment: String,
+    /// `policy:sha256:…` of the policy in force, or empty without a broker.
+    pub policy: String,
+    pub started_unix_ms: u64,
+    pub ended_unix_ms: u64,
+    pub record_sha256: String,
+}
+
+/// Answer to a List.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListResponse {
+    /// Without results and records: a Get has those.
+    pub runs: Vec<Run>,
+}
+
+/// Which stream a piece of output is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A piece of output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Output {
+    pub stream: Stream,
+    #[serde(with = "base64_text")]
+    pub data: Vec<u8>,
+}
+
+/// Answer to a Watch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WatchResponse {
+    pub state: State,
+    pub output: Vec<Output>,
+    /// The `after` of the next Watch.
+    pub next: u64,
+    /// Output of the run that is not kept: before what is here, or beyond the limit.
+    pub truncated: bool,
+}

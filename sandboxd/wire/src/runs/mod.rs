@@ -1,0 +1,18 @@
+//! freeboard.v1: runs that outlive the exchange that started them, as JSON.
+//!
+//! Five procedures of one service, each a POST with a JSON object: Start, Get, List, Watch, Cancel. `message` holds the objects,
+//! `check` what a Start may ask for, `digest` what a record of such a run promises.
+
+mod base64_text;
+mod check;
+mod digest;
+mod message;
+
+pub use check::{MAX_IDEMPOTENCY_KEY_BYTES, idempotency_key, start};
+pub use digest::{record_digest, result_digest};
+pub use message::*;
+
+/// The service as it appears in paths.
+pub const SERVICE: &str = "freeboard.v1.Runs";
+/// The version of the records of these runs.
+pub const RECORD_VERSION: u32 = 1;
