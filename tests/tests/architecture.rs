@@ -17,6 +17,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("proxy", "freeboard-proxy", &["freeboard-policy", "freeboard-audit", "freeboard-control"]),
     ("sandboxd/wire", "freeboard-wire", &[]),
     ("sandboxd/guest", "freeboard-guest", &[]),
+    ("sandboxd/clients/rust", "freeboard-client", &["freeboard-wire"]),
     (
         "sandboxd",
         "freeboard-sandboxd",

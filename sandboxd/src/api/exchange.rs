@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use freeboard_wire::{Code, ConnectError};
+use freeboard_wire::{Code, ConnectError, NotDispatchedReason};
 use futures_util::FutureExt;
 use http::header::{CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
@@ -20,6 +20,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("plimsoll-request-id");
 /// The same for clients of freeboard.v1.
 const OWN_REQUEST_ID: HeaderName = HeaderName::from_static("freeboard-request-id");
 
+/// Says on a refusal of freeboard.v1 that nothing ran, and why: its clients read no binary details.
+const NOT_DISPATCHED: HeaderName = HeaderName::from_static("freeboard-not-dispatched");
+
 /// Answers one request, whatever happens.
 pub async fn answer<B>(app: Arc<App>, request: Request<B>) -> Response<Full<Bytes>>
 where
@@ -28,6 +31,7 @@ where
 {
     let echoes = [REQUEST_ID, OWN_REQUEST_ID]
         .map(|name| request_id(request.headers(), &name).map(|value| (name, value)));
+    let own = super::runs::is_path_of(request.uri().path());
     let routed = AssertUnwindSafe(route::route(&app, request)).catch_unwind().await;
     // SECURITY: a panic may have come after code ran, so its answer carries no mark. Guarded by
     // a_panic_is_answered_unmarked_and_bound.
@@ -35,6 +39,9 @@ where
         tracing::error!("a handler panicked");
         error_response(&ConnectError::new(Code::Internal, "internal error"))
     });
+    if own && let Some(mark) = response.extensions().get::<NotDispatchedReason>().copied() {
+        response.headers_mut().insert(NOT_DISPATCHED, HeaderValue::from_static(mark.word()));
+    }
     for (name, value) in echoes.into_iter().flatten() {
         response.headers_mut().insert(name, value);
     }
@@ -50,10 +57,14 @@ fn request_id(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     (bytes.len() == 32 && bytes.iter().all(digit)).then(|| value.clone())
 }
 
-/// A Connect error as HTTP.
+/// A Connect error as HTTP; its mark, where it has one, is an extension of the response.
 pub(super) fn error_response(error: &ConnectError) -> Response<Full<Bytes>> {
     let status = StatusCode::from_u16(error.code.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    with_type(status, "application/json", error.to_json())
+    let mut response = with_type(status, "application/json", error.to_json());
+    if let Some(mark) = error.mark() {
+        response.extensions_mut().insert(mark);
+    }
+    response
 }
 
 pub(super) fn with_type(

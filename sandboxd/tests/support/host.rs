@@ -4,7 +4,6 @@
 use std::os::fd::OwnedFd;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use freeboard_control::{Door, Evidence};
 use freeboard_policy::Tier;
@@ -44,7 +43,7 @@ impl Sandbox for HostSandbox {
 
     fn release(
         self: Box<Self>,
-        _output: Arc<dyn OutputSink>,
+        output: Arc<dyn OutputSink>,
     ) -> BoxFuture<'static, Result<Outcome, RunFailure>> {
         Box::pin(async move {
             let folder = tempfile::tempdir().unwrap();
@@ -64,7 +63,9 @@ impl Sandbox for HostSandbox {
             let mut steps: Vec<StepOutcome> = Vec::new();
             let mut ending = Ending::Completed;
             for argv in commands {
-                let (step, timed_out) = one(&argv, folder.path(), self.job.timeout).await;
+                let (step, timed_out) = one(&argv, folder.path(), &self.job).await;
+                output.stdout(&step.stdout);
+                output.stderr(&step.stderr);
                 let failed = step.exit_code != 0;
                 steps.push(step);
                 if timed_out {
@@ -84,17 +85,18 @@ impl Sandbox for HostSandbox {
     }
 }
 
-async fn one(argv: &[String], folder: &std::path::Path, timeout: Duration) -> (StepOutcome, bool) {
+async fn one(argv: &[String], folder: &std::path::Path, job: &Job) -> (StepOutcome, bool) {
     let child = tokio::process::Command::new(&argv[0])
         .args(&argv[1..])
         .current_dir(folder)
+        .envs(job.environment.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    match tokio::time::timeout(timeout, child.wait_with_output()).await {
+    match tokio::time::timeout(job.timeout, child.wait_with_output()).await {
         Err(_) => (StepOutcome { exit_code: 124, timed_out: true, ..StepOutcome::default() }, true),
         Ok(output) => {
             let output = output.unwrap();

@@ -11,8 +11,7 @@ use freeboard_wire::runs::{
     CancelRequest, GetRequest, ListRequest, ListResponse, Run, SERVICE, WatchRequest, WatchResponse,
 };
 use freeboard_wire::{Code, ConnectError, NotDispatchedReason};
-use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,9 +24,6 @@ use crate::runs::Entry;
 
 pub use view::tell;
 
-/// Says on a refusal that nothing ran, and why, to clients that read no binary details.
-const NOT_DISPATCHED: HeaderName = HeaderName::from_static("freeboard-not-dispatched");
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Procedure {
     Start,
@@ -39,7 +35,7 @@ pub(super) enum Procedure {
 
 impl Procedure {
     pub(super) fn of(path: &str) -> Option<Self> {
-        match path.strip_prefix('/')?.strip_prefix(SERVICE)?.strip_prefix('/')? {
+        match procedure(path)? {
             "Start" => Some(Self::Start),
             "Get" => Some(Self::Get),
             "List" => Some(Self::List),
@@ -48,6 +44,16 @@ impl Procedure {
             _ => None,
         }
     }
+}
+
+/// The last part of a path of this service.
+fn procedure(path: &str) -> Option<&str> {
+    path.strip_prefix('/')?.strip_prefix(SERVICE)?.strip_prefix('/')
+}
+
+/// Whether a path is of this service, known or not.
+pub(super) fn is_path_of(path: &str) -> bool {
+    procedure(path).is_some()
 }
 
 /// Answers one call.
@@ -66,13 +72,7 @@ pub(super) async fn answer(
     };
     match answered {
         Ok(json) => with_type(StatusCode::OK, "application/json", json),
-        Err(error) => {
-            let mut response = error_response(&error);
-            if let Some(mark) = error.mark() {
-                response.headers_mut().insert(NOT_DISPATCHED, HeaderValue::from_static(mark.word()));
-            }
-            response
-        }
+        Err(error) => error_response(&error),
     }
 }
 

@@ -1,0 +1,3 @@
+module freeboard
+
+go 1.19

@@ -1,0 +1,275 @@
+/**
+ * Runs programs behind a measured boundary, through sandboxd's freeboard.v1. Node 18 and later, no dependencies.
+ *
+ *     const client = new Client("http://127.0.0.1:8746", token);
+ *     const run = await client.run({ python: "print(6*7)" }, { minimumIsolation: "container", grants: ["triage"] });
+ *     console.log(run.result!.steps[0].stdout.toString());
+ *
+ * An answer counts only when it is bound to its request by the request id, when its record is that of what was sent and what
+ * came back, and when the measured tier is at least the one asked for.
+ */
+import { createHash, randomBytes } from "node:crypto";
+
+export const TIERS = ["process", "container", "kernel", "vm"];
+/** An exchange waits this long at most; longer waits are several exchanges. */
+const LONGEST_WAIT_MS = 30_000;
+const TRIES = 5;
+
+export type Program =
+  | { javascript: string }
+  | { python: string }
+  | { shell: string }
+  | { command: string[] }
+  | { steps: string[] };
+
+export interface Options {
+  files?: Record<string, Uint8Array | string>;
+  artifacts?: string[];
+  environment?: Record<string, string>;
+  grants?: string[];
+  minimumIsolation?: string;
+  timeoutMs?: number;
+  queueMs?: number;
+  priority?: "low" | "normal" | "high";
+  traceId?: string;
+  waitMs?: number;
+  /** The same call with the same key is one run. */
+  key?: string;
+}
+
+export interface Step {
+  command: string;
+  exitCode: number;
+  stdout: Buffer;
+  stderr: Buffer;
+  stdoutTruncated: boolean;
+  stderrTruncated: boolean;
+  timedOut: boolean;
+  durationMs: number;
+}
+
+export interface RunResult {
+  steps: Step[];
+  detail: string;
+  artifacts: { path: string; content: Buffer }[];
+  artifactsTruncated: boolean;
+  evidence: { name: string; value: string; met: boolean }[];
+  requests?: { allowed: number; denied: number; failed: number; shed: number };
+  durationMs: number;
+}
+
+export interface RunRecord {
+  version: number;
+  run: string;
+  requestSha256: string;
+  resultSha256: string;
+  provider: string;
+  isolation: string;
+  environment: string;
+  policy: string;
+  startedUnixMs: number;
+  endedUnixMs: number;
+  recordSha256: string;
+}
+
+export interface Run {
+  run: string;
+  state: "queued" | "running" | "ended";
+  executed: "no" | "yes" | "unknown";
+  createdUnixMs: number;
+  ending?: string;
+  refusal?: { code: string; reason: string; message: string };
+  result?: RunResult;
+  record?: RunRecord;
+}
+
+/** Nothing ran. `reason` is one of request, permission, protocol, unsupported, isolation, environment, capacity. */
+export class Refused extends Error {
+  constructor(readonly code: string, readonly reason: string, message: string) {
+    super(`${code}: ${message} (nothing ran: ${reason})`);
+  }
+}
+
+/** No result, and code may have run. */
+export class Failed extends Error {
+  constructor(message: string, readonly run?: Run) {
+    super(`${message} (code may have run)`);
+  }
+}
+
+export class Client {
+  private readonly base: string;
+
+  constructor(url: string, private readonly token: string, private readonly timeoutMs = 60_000) {
+    const parsed = new URL(url);
+    const loopback = ["127.0.0.1", "[::1]", "localhost"].includes(parsed.hostname);
+    if (parsed.protocol !== "https:" && !(parsed.protocol === "http:" && loopback)) {
+      throw new TypeError("the URL is https, or http to this host");
+    }
+    this.base = parsed.origin;
+  }
+
+  /** Starts a run, or finds the one that the same call with the same key started. */
+  async start(program: Program, options: Options = {}): Promise<{ run: Run; sent: string }> {
+    const { files = {}, environment = {}, key, ...rest } = options;
+    const sent = JSON.stringify({
+      program,
+      ...rest,
+      files: Object.entries(files).map(([path, content]) => ({ path, content: Buffer.from(content).toString("base64") })),
+      environment: Object.entries(environment).map(([name, value]) => ({ name, value })),
+    });
+    return { run: bytesOf(await this.call("Start", sent, key)), sent };
+  }
+
+  /**
+   * Starts a run, waits for its end and checks its record. A lost answer is asked for again under the same key: what was
+   * started once is not started twice. Throws Refused or Failed.
+   */
+  async run(program: Program, options: Options = {}): Promise<Run> {
+    const once = { ...options, key: options.key ?? randomBytes(16).toString("hex"), waitMs: LONGEST_WAIT_MS };
+    for (let left = TRIES - 1; ; left--) {
+      try {
+        let { run, sent } = await this.start(program, once);
+        while (run.state !== "ended") {
+          await this.watch(run.run, Number.MAX_SAFE_INTEGER);
+          run = await this.get({ run: run.run });
+        }
+        return check(run, sent, options.minimumIsolation);
+      } catch (error) {
+        if (error instanceof Refused || error instanceof Failed) throw error;
+        if (left === 0) throw new Failed(`no answer from the daemon: ${error}`);
+        await new Promise((done) => setTimeout(done, 200));
+      }
+    }
+  }
+
+  async get(asked: { run: string } | { idempotencyKey: string }): Promise<Run> {
+    return bytesOf(await this.call("Get", JSON.stringify(asked)));
+  }
+
+  /** The caller's runs, newest first. */
+  async list(state?: Run["state"]): Promise<Run[]> {
+    return (await this.call("List", JSON.stringify(state ? { state } : {}))).runs;
+  }
+
+  /** Output after a place, waited for. */
+  async watch(run: string, after = 0, waitMs = LONGEST_WAIT_MS) {
+    const watched = await this.call("Watch", JSON.stringify({ run, after, waitMs }));
+    const output: { stream: "stdout" | "stderr"; data: string }[] = watched.output;
+    return {
+      state: watched.state as Run["state"],
+      next: watched.next as number,
+      truncated: watched.truncated as boolean,
+      output: output.map((piece) => ({ stream: piece.stream, data: Buffer.from(piece.data, "base64") })),
+    };
+  }
+
+  /** What the program writes, as it writes it, until it ends. */
+  async *follow(run: string) {
+    for (let after = 0; ; ) {
+      const watched = await this.watch(run, after);
+      after = watched.next;
+      yield* watched.output;
+      if (watched.state === "ended") return;
+    }
+  }
+
+  /** Ends a run; nothing of it is left when this is done. */
+  async cancel(run: string): Promise<Run> {
+    return bytesOf(await this.call("Cancel", JSON.stringify({ run })));
+  }
+
+  private async call(procedure: string, body: string, key?: string): Promise<any> {
+    const asked = randomBytes(16).toString("hex");
+    const response = await fetch(`${this.base}/freeboard.v1.Runs/${procedure}`, {
+      method: "POST",
+      body,
+      redirect: "error",
+      signal: AbortSignal.timeout(this.timeoutMs),
+      headers: {
+        "Content-Type": "application/json",
+        Authorization: `Bearer ${this.token}`,
+        "Freeboard-Request-Id": asked,
+        ...(key === undefined ? {} : { "Idempotency-Key": key }),
+      },
+    });
+    const text = await response.text();
+    if (response.headers.get("freeboard-request-id") !== asked) throw new Failed("the answer is not bound to the request");
+    if (response.status === 200) return JSON.parse(text);
+    const reason = response.headers.get("freeboard-not-dispatched") ?? response.headers.get("plimsoll-not-dispatched");
+    let code = `HTTP ${response.status}`;
+    let message = text.slice(0, 200).trim();
+    try {
+      ({ code, message = "" } = JSON.parse(text));
+    } catch {
+      // Not of a procedure: the text is all there is.
+    }
+    throw reason ? new Refused(code, reason, message) : new Failed(`${code}: ${message}`);
+  }
+}
+
+/** The run, when it has a result whose record is that of `sent` and of the result. Throws Refused or Failed. */
+export function check(run: Run, sent: string, floor = ""): Run {
+  if (run.executed === "no") {
+    const { code, reason, message } = run.refusal ?? { code: "canceled", reason: "", message: `the run is ${run.ending}` };
+    throw new Refused(code, reason, message);
+  }
+  const { record, result, ending } = run;
+  if (!record || !result || !ending) throw new Failed(run.refusal?.message ?? `the run is ${ending}`, run);
+  const problems: string[] = [];
+  if (record.run !== run.run) problems.push("the record is of another run");
+  if (record.requestSha256 !== createHash("sha256").update(sent).digest("hex")) problems.push("the record is of another request");
+  if (record.resultSha256 !== resultDigest(ending, result)) problems.push("the result is not the one of the record");
+  if (record.recordSha256 !== recordDigest(record)) problems.push("the record does not match its own digest");
+  if (floor && TIERS.indexOf(record.isolation) < TIERS.indexOf(floor)) {
+    problems.push(`it ran at tier ${record.isolation}, below ${floor}`);
+  }
+  if (problems.length > 0) throw new Failed(problems.join("; "), run);
+  return run;
+}
+
+type Value = string | number | boolean | Buffer;
+
+export function resultDigest(ending: string, result: RunResult): string {
+  const fields: Value[] = ["ending", ending, "detail", result.detail ?? "", "steps", result.steps.length];
+  for (const step of result.steps) {
+    fields.push("step_command", step.command ?? "", "step_exit_code", step.exitCode, "step_timed_out", step.timedOut);
+    fields.push("step_stdout", step.stdout, "step_stderr", step.stderr);
+    fields.push("step_stdout_truncated", step.stdoutTruncated, "step_stderr_truncated", step.stderrTruncated);
+  }
+  const artifacts = result.artifacts ?? [];
+  fields.push("artifacts", artifacts.length);
+  for (const artifact of artifacts) fields.push("artifact_path", artifact.path, "artifact_content", artifact.content);
+  fields.push("artifacts_truncated", result.artifactsTruncated, "evidence", result.evidence.length);
+  for (const fact of result.evidence) fields.push("fact_name", fact.name, "fact_value", fact.value, "fact_met", fact.met);
+  return digest("freeboard.run-result.v1", fields);
+}
+
+export function recordDigest(record: RunRecord): string {
+  return digest(`freeboard.run-record.v${record.version}`, [
+    "run", record.run, "request_sha256", record.requestSha256, "result_sha256", record.resultSha256,
+    "provider", record.provider, "isolation", record.isolation, "environment", record.environment,
+    "policy", record.policy, "started_unix_ms", record.startedUnixMs, "ended_unix_ms", record.endedUnixMs,
+  ]);
+}
+
+function digest(domain: string, fields: Value[]): string {
+  const hash = createHash("sha256");
+  for (const value of [domain, ...fields]) {
+    const raw = Buffer.isBuffer(value) ? value : Buffer.from(String(value));
+    const length = Buffer.alloc(8);
+    length.writeBigUInt64BE(BigInt(raw.length));
+    hash.update(length).update(raw);
+  }
+  return hash.digest("hex");
+}
+
+/** Output and artifacts as bytes. */
+function bytesOf(run: any): Run {
+  for (const step of run.result?.steps ?? []) {
+    step.stdout = Buffer.from(step.stdout, "base64");
+    step.stderr = Buffer.from(step.stderr, "base64");
+  }
+  for (const artifact of run.result?.artifacts ?? []) artifact.content = Buffer.from(artifact.content, "base64");
+  return run;
+}

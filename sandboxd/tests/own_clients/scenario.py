@@ -1,0 +1,66 @@
+"""What each client of freeboard.v1 must do, against a live daemon. Prints `ok` and a word for each."""
+
+import copy
+import os
+import sys
+
+sys.path.insert(0, os.environ["CLIENT"])
+import freeboard  # noqa: E402
+from freeboard import Client, Failed, Refused  # noqa: E402
+
+client = Client(os.environ["URL"], os.environ["TOKEN"])
+
+
+def refused(reason, call):
+    try:
+        call()
+    except Refused as error:
+        assert error.reason == reason, error
+    else:
+        raise AssertionError(f"not refused: {reason}")
+
+
+run = client.run({"python": "import os,sys; sys.stdout.write(os.environ['A']); sys.exit(3)"},
+                 environment={"A": "b"}, minimum_isolation="container", key="one")
+step = run["result"]["steps"][0]
+assert (step["stdout"], step["exitCode"], run["executed"]) == (b"b", 3, "yes"), run
+print("ok result")
+again = client.run({"python": "import os,sys; sys.stdout.write(os.environ['A']); sys.exit(3)"},
+                   environment={"A": "b"}, minimum_isolation="container", key="one")
+assert again == run and client.get(key="one") == run
+print("ok key")
+content = bytes(range(256))
+run = client.run({"shell": "cp in.bin out.bin"}, files={"in.bin": content}, artifacts=["out.bin"])
+assert run["result"]["artifacts"] == [{"path": "out.bin", "content": content}], run
+print("ok files")
+refused("isolation", lambda: client.run({"shell": "true"}, minimum_isolation="kernel"))
+refused("request", lambda: client.get(run="0" * 32))
+refused("permission", lambda: Client(os.environ["URL"], "wrong").list())
+refused("unsupported", lambda: client._call("Unknown", b"{}"))
+print("ok refused")
+started, _ = client.start({"command": ["printf", "hello"]})
+assert b"".join(data for stream, data in client.follow(started["run"]) if stream == "stdout") == b"hello"
+print("ok follow")
+started, _ = client.start({"command": ["sleep", "600"]})
+assert started["run"] in [run["run"] for run in client.list()]
+ended = client.cancel(started["run"])
+assert (ended["state"], ended["ending"]) == ("ended", "cancelled"), ended
+print("ok cancel")
+started, sent = client.start({"shell": "echo x"}, wait_ms=20000)
+for change in [lambda run: run["result"]["steps"][0].update(stdout=b"y"), lambda run: run["record"].update(isolation="vm"),
+               lambda run: run["record"].update(run="other"), lambda run: run.pop("record")]:
+    changed = copy.deepcopy(started)
+    change(changed)
+    try:
+        freeboard.check(changed, sent)
+    except Failed:
+        continue
+    raise AssertionError(changed)
+try:
+    freeboard.check(started, sent + b" ")
+except Failed:
+    print("ok tampering")
+try:
+    Client("http://example.test", "x")
+except ValueError:
+    print("ok url")

@@ -1,0 +1,56 @@
+// What each client of freeboard.v1 must do, against a live daemon. Prints `ok` and a word for each.
+import assert from "node:assert/strict";
+import { Client, Failed, Refused, check, type Run } from "./freeboard.js";
+
+const url = process.env.URL!;
+const client = new Client(url, process.env.TOKEN!);
+const refused = (reason: string, call: () => Promise<unknown>) =>
+  assert.rejects(call, (error) => error instanceof Refused && error.reason === reason);
+
+const program = { python: "import os,sys; sys.stdout.write(os.environ['A']); sys.exit(3)" };
+const options = { environment: { A: "b" }, minimumIsolation: "container", key: "one" };
+const first = await client.run(program, options);
+assert.equal(first.result!.steps[0].stdout.toString(), "b");
+assert.deepEqual([first.result!.steps[0].exitCode, first.executed], [3, "yes"]);
+console.log("ok result");
+assert.deepEqual(await client.run(program, options), first);
+assert.deepEqual(await client.get({ idempotencyKey: "one" }), first);
+console.log("ok key");
+const content = Buffer.from(Array.from({ length: 256 }, (_, index) => index));
+const copied = await client.run({ shell: "cp in.bin out.bin" }, { files: { "in.bin": content }, artifacts: ["out.bin"] });
+assert.deepEqual(copied.result!.artifacts, [{ path: "out.bin", content }]);
+console.log("ok files");
+await refused("isolation", () => client.run({ shell: "true" }, { minimumIsolation: "kernel" }));
+await refused("request", () => client.get({ run: "0".repeat(32) }));
+await refused("permission", () => new Client(url, "wrong").list());
+console.log("ok refused");
+const hello = await client.start({ command: ["printf", "hello"] });
+let text = "";
+for await (const piece of client.follow(hello.run.run)) text += piece.data.toString();
+assert.equal(text, "hello");
+console.log("ok follow");
+const sleeping = (await client.start({ command: ["sleep", "600"] })).run;
+assert((await client.list()).some((run) => run.run === sleeping.run));
+assert.equal((await client.cancel(sleeping.run)).ending, "cancelled");
+console.log("ok cancel");
+const { run, sent } = await client.start({ shell: "echo x" }, { waitMs: 20000 });
+const changes: ((run: Run) => void)[] = [
+  (run) => (run.result!.steps[0].stdout = Buffer.from("y")),
+  (run) => (run.record!.isolation = "vm"),
+  (run) => (run.record!.run = "other"),
+  (run) => delete run.record,
+];
+for (const change of changes) {
+  const changed = structuredClone(run);
+  for (const step of changed.result!.steps) {
+    step.stdout = Buffer.from(step.stdout);
+    step.stderr = Buffer.from(step.stderr);
+  }
+  change(changed);
+  assert.throws(() => check(changed, sent), Failed);
+}
+assert.throws(() => check(run, sent + " "), Failed);
+assert.equal(check(run, sent), run);
+console.log("ok tampering");
+assert.throws(() => new Client("http://example.test", "x"), TypeError);
+console.log("ok url");
