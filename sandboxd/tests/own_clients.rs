@@ -144,7 +144,7 @@ async fn rust() {
 async fn rust_believes_no_changed_answer() {
     let (_daemon, client) = client().await;
     let mut start = Start::of(Program::Shell("echo x".to_owned()));
-    start.request.wait_ms = 20_000;
+    start.wait = std::time::Duration::from_secs(20);
     let (run, sent) = client.start(&start).await.unwrap();
     assert_eq!(check(run.clone(), &sent, "container").unwrap(), run);
     let mut changed = vec![run.clone(); 5];

@@ -17,8 +17,7 @@ use freeboard_wire::runs::{
 use futures_util::future::BoxFuture;
 use support::{Act, Daemon, FakeBroker, ID, Reply, Setup, answered, until};
 
-const ONE: &str = r#"{"program":{"javascript":"1"},"waitMs":20000}"#;
-const NOW: &str = r#"{"program":{"javascript":"1"}}"#;
+const ONE: &str = r#"{"program":{"javascript":"1"}}"#;
 
 fn run(reply: &Reply) -> Run {
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -29,6 +28,13 @@ fn run(reply: &Reply) -> Run {
 /// Code, and what the header says of nothing having run.
 fn refusal(reply: &Reply) -> (String, Option<&str>) {
     (reply.refusal().0, reply.header("freeboard-not-dispatched"))
+}
+
+const WAIT: &str = "Prefer: wait=20\r\n";
+
+/// Starts a run and waits for its end.
+async fn ended(daemon: &Daemon, body: &str) -> Run {
+    run(&daemon.own(&daemon.alice, "Start", WAIT, body).await)
 }
 
 async fn start(daemon: &Daemon, body: &str) -> Run {
@@ -43,7 +49,7 @@ async fn get(daemon: &Daemon, id: &str) -> Run {
 async fn full() -> (Daemon, Run) {
     let limits = Limits { concurrent: 1, concurrent_per_caller: 1, rate_per_minute: 0 };
     let daemon = Setup { limits, ..Setup::new(Act::Hang) }.start().await;
-    let first = start(&daemon, NOW).await;
+    let first = start(&daemon, ONE).await;
     until("it runs", || daemon.counts.all().1 == 1).await;
     (daemon, first)
 }
@@ -52,8 +58,8 @@ async fn full() -> (Daemon, Run) {
 async fn a_run_is_answered_with_a_record_that_verifies() {
     let daemon = Setup::new(answered("42\n", 3)).start().await;
     let body = r#"{"program":{"command":["python3","x.py"]},"files":[{"path":"x.py","content":"AP8="}],"artifacts":["o"],
-        "environment":[{"name":"A","value":"b"}],"minimumIsolation":"container","timeoutMs":1500,"traceId":"t-1","waitMs":20000}"#;
-    let run = start(&daemon, body).await;
+        "environment":[{"name":"A","value":"b"}],"minimumIsolation":"container","timeoutMs":1500,"traceId":"t-1"}"#;
+    let run = ended(&daemon, body).await;
     assert_eq!((run.state, run.ending, run.executed), (State::Ended, Some(Ending::Completed), Executed::Yes));
     let (result, record) = (run.result.unwrap(), run.record.unwrap());
     assert_eq!((result.steps[0].stdout.as_slice(), result.steps[0].exit_code), (b"42\n".as_slice(), 3));
@@ -79,13 +85,13 @@ async fn a_run_is_answered_with_a_record_that_verifies() {
 async fn several_grants_reach_one_run_and_its_requests_are_counted() {
     let broker = FakeBroker::start(None);
     let daemon = Setup::new(answered("", 0)).broker(&broker).start().await;
-    let body = r#"{"program":{"javascript":"1"},"grants":["triage"],"waitMs":20000}"#;
-    let ended = start(&daemon, body).await;
+    let body = r#"{"program":{"javascript":"1"},"grants":["triage"]}"#;
+    let ended = ended(&daemon, body).await;
     assert_eq!(ended.result.unwrap().requests.unwrap().allowed, 2);
     assert_eq!(broker.words(), ["prepare", "open", "close"]);
     assert_eq!(ended.record.unwrap().policy, format!("policy:sha256:{}", "d".repeat(64)));
-    let refused = r#"{"program":{"javascript":"1"},"grants":["triage","other"],"waitMs":20000}"#;
-    let refused = start(&daemon, refused).await;
+    let refused = r#"{"program":{"javascript":"1"},"grants":["triage","other"]}"#;
+    let refused = run(&daemon.own(&daemon.alice, "Start", WAIT, refused).await);
     assert_eq!((refused.ending, refused.executed), (Some(Ending::Refused), Executed::No));
     assert_eq!(refused.refusal.unwrap().reason, "permission");
     assert_eq!(daemon.counts.all().1, 1);
@@ -94,13 +100,14 @@ async fn several_grants_reach_one_run_and_its_requests_are_counted() {
 #[tokio::test]
 async fn the_same_start_under_one_key_is_one_run() {
     let daemon = Setup::new(answered("", 0)).start().await;
-    let key = "Idempotency-Key: order-17\r\n";
+    let key = "Prefer: wait=20\r\nIdempotency-Key: order-17\r\n";
     let first = run(&daemon.own(&daemon.alice, "Start", key, ONE).await);
     let again = run(&daemon.own(&daemon.alice, "Start", key, ONE).await);
     assert_eq!(first, again);
     let by_key = daemon.own(&daemon.alice, "Get", "", r#"{"idempotencyKey":"order-17"}"#).await;
     assert_eq!(run(&by_key), first);
-    let other = daemon.own(&daemon.alice, "Start", key, NOW).await;
+    let two = r#"{"program":{"javascript":"2"}}"#;
+    let other = daemon.own(&daemon.alice, "Start", key, two).await;
     assert_eq!(refusal(&other), ("already_exists".to_owned(), Some("request")));
     let bobs = run(&daemon.own(&daemon.bob, "Start", key, ONE).await);
     assert_ne!(bobs.run, first.run, "a key is its caller's own");
@@ -114,7 +121,8 @@ async fn ten_at_once_under_one_key_are_one_run() {
     for _ in 0..10 {
         let daemon = Arc::clone(&daemon);
         starts.spawn(async move {
-            run(&daemon.own(&daemon.alice, "Start", "Idempotency-Key: k\r\n", ONE).await).run
+            run(&daemon.own(&daemon.alice, "Start", "Prefer: wait=20\r\nIdempotency-Key: k\r\n", ONE).await)
+                .run
         });
     }
     let mut ids = starts.join_all().await;
@@ -125,7 +133,7 @@ async fn ten_at_once_under_one_key_are_one_run() {
 #[tokio::test]
 async fn output_is_told_from_where_the_last_answer_ended() {
     let daemon = Setup::new(answered("hello", 0)).start().await;
-    let id = start(&daemon, ONE).await.run;
+    let id = ended(&daemon, ONE).await.run;
     let watch = async |after: u64| -> WatchResponse {
         let body = format!(r#"{{"run":"{id}","after":{after},"waitMs":20000}}"#);
         serde_json::from_slice(&daemon.own(&daemon.alice, "Watch", "", &body).await.body).unwrap()
@@ -161,10 +169,10 @@ async fn a_cancelled_run_is_killed_and_says_that_it_was_released() {
 #[tokio::test]
 async fn a_run_waits_for_a_place_when_it_asked_to() {
     let (daemon, first) = full().await;
-    let refused = start(&daemon, ONE).await;
+    let refused = ended(&daemon, ONE).await;
     assert_eq!((refused.executed, refused.refusal.unwrap().reason.as_str()), (Executed::No, "capacity"));
     let waiting = start(&daemon, r#"{"program":{"javascript":"2"},"queueMs":60000}"#).await;
-    let short = start(&daemon, r#"{"program":{"javascript":"2"},"queueMs":1,"waitMs":20000}"#).await;
+    let short = ended(&daemon, r#"{"program":{"javascript":"2"},"queueMs":1}"#).await;
     assert_eq!((short.executed, short.refusal.unwrap().reason.as_str()), (Executed::No, "capacity"));
     let queued = get(&daemon, &waiting.run).await;
     assert_eq!((queued.state, queued.executed), (State::Queued, Executed::No));
@@ -219,7 +227,7 @@ async fn what_is_not_a_start_is_refused_before_anything_runs() {
 async fn answers_and_keys_survive_a_restart() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("state");
-    let key = "Idempotency-Key: k\r\n";
+    let key = "Prefer: wait=20\r\nIdempotency-Key: k\r\n";
     let runs = Some(Runs::in_folder(&folder, tell).unwrap());
     let daemon = Setup { runs, ..Setup::new(answered("42", 0)) }.start().await;
     let first = run(&daemon.own(&daemon.alice, "Start", key, ONE).await);
@@ -241,7 +249,7 @@ async fn after_a_crash_what_may_have_run_is_unknown_and_what_waited_did_not_run(
     let limits = Limits { concurrent: 1, concurrent_per_caller: 1, rate_per_minute: 0 };
     let runs = Some(Runs::in_folder(&folder, tell).unwrap());
     let daemon = Setup { runs, limits, ..Setup::new(Act::Hang) }.start().await;
-    let running = start(&daemon, NOW).await;
+    let running = start(&daemon, ONE).await;
     until("it runs", || daemon.counts.all().1 == 1).await;
     let waiting = start(&daemon, r#"{"program":{"javascript":"2"},"queueMs":60000}"#).await;
     // What is on disk at this moment is what a killed daemon leaves.

@@ -67,9 +67,10 @@ type Start struct {
 	QueueMs          uint64     `json:"queueMs,omitempty"`
 	Priority         string     `json:"priority,omitempty"`
 	TraceID          string     `json:"traceId,omitempty"`
-	WaitMs           uint64     `json:"waitMs,omitempty"`
 	// Key: the same Start with the same key is one run.
 	Key string `json:"-"`
+	// Wait: seconds that the exchange waits for the end of the run.
+	Wait int `json:"-"`
 }
 
 // Run is what is known of a run.
@@ -199,7 +200,11 @@ func (c *Client) Start(ctx context.Context, start Start) (*Run, []byte, error) {
 		return nil, nil, err
 	}
 	run := new(Run)
-	return run, sent, c.call(ctx, "Start", sent, start.Key, run)
+	headers := map[string]string{"Prefer": fmt.Sprintf("wait=%d", start.Wait)}
+	if start.Key != "" {
+		headers["Idempotency-Key"] = start.Key
+	}
+	return run, sent, c.call(ctx, "Start", sent, headers, run)
 }
 
 // Run starts a run, waits for its end and checks its record. A lost answer is asked for again under the same key: what was
@@ -208,7 +213,7 @@ func (c *Client) Run(ctx context.Context, start Start) (*Run, error) {
 	if start.Key == "" {
 		start.Key = randomHex()
 	}
-	start.WaitMs = longestWaitMs
+	start.Wait = longestWaitMs / 1000
 	for left := tries - 1; ; left-- {
 		run, sent, err := c.Start(ctx, start)
 		for err == nil && run.State != "ended" {
@@ -258,7 +263,7 @@ func (c *Client) List(ctx context.Context, state string) ([]Run, error) {
 	var listed struct {
 		Runs []Run `json:"runs"`
 	}
-	err = c.call(ctx, "List", body, "", &listed)
+	err = c.call(ctx, "List", body, nil, &listed)
 	return listed.Runs, err
 }
 
@@ -269,7 +274,7 @@ func (c *Client) Watch(ctx context.Context, run string, after, waitMs uint64) (*
 		return nil, err
 	}
 	watched := new(Watched)
-	return watched, c.call(ctx, "Watch", body, "", watched)
+	return watched, c.call(ctx, "Watch", body, nil, watched)
 }
 
 // Follow calls write with what the program writes, as it writes it, until it ends.
@@ -295,10 +300,10 @@ func (c *Client) one(ctx context.Context, procedure string, asked map[string]any
 		return nil, err
 	}
 	run := new(Run)
-	return run, c.call(ctx, procedure, body, "", run)
+	return run, c.call(ctx, procedure, body, nil, run)
 }
 
-func (c *Client) call(ctx context.Context, procedure string, body []byte, key string, answer any) error {
+func (c *Client) call(ctx context.Context, procedure string, body []byte, headers map[string]string, answer any) error {
 	asked := randomHex()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/freeboard.v1.Runs/"+procedure, bytes.NewReader(body))
 	if err != nil {
@@ -307,8 +312,8 @@ func (c *Client) call(ctx context.Context, procedure string, body []byte, key st
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	request.Header.Set("Freeboard-Request-Id", asked)
-	if key != "" {
-		request.Header.Set("Idempotency-Key", key)
+	for name, value := range headers {
+		request.Header.Set(name, value)
 	}
 	response, err := c.http.Do(request)
 	if err != nil {

@@ -57,15 +57,18 @@ class Client:
         self._token, self._timeout = token, timeout
 
     def start(self, program, *, files=None, artifacts=(), environment=None, grants=(), minimum_isolation="",
-              timeout_ms=0, queue_ms=0, priority="normal", trace_id="", wait_ms=0, key=None):
-        """Starts a run, or finds the one that the same call with the same `key` started. Returns (run, body that was sent)."""
-        body = {"program": program, "priority": priority, "timeoutMs": timeout_ms, "queueMs": queue_ms, "waitMs": wait_ms,
+              timeout_ms=0, queue_ms=0, priority="normal", trace_id="", wait=0, key=None):
+        """Starts a run, or finds the one that the same call with the same `key` started, and waits up to `wait` seconds for its
+        end. Returns (run, body that was sent)."""
+        body = {"program": program, "priority": priority, "timeoutMs": timeout_ms, "queueMs": queue_ms,
                 "minimumIsolation": minimum_isolation, "traceId": trace_id, "grants": list(grants),
                 "artifacts": list(artifacts),
                 "files": [{"path": path, "content": _base64(content)} for path, content in (files or {}).items()],
                 "environment": [{"name": name, "value": value} for name, value in (environment or {}).items()]}
         sent = json.dumps(body).encode()
-        headers = {} if key is None else {"Idempotency-Key": key}
+        headers = {"Prefer": f"wait={wait}"}
+        if key is not None:
+            headers["Idempotency-Key"] = key
         return _bytes_of(self._call("Start", sent, headers)), sent
 
     def run(self, program, *, key=None, **options):
@@ -73,7 +76,7 @@ class Client:
         was started once is not started twice. Raises Refused or Failed."""
         key = key or secrets.token_hex(16)
         floor = options.get("minimum_isolation", "")
-        options["wait_ms"] = LONGEST_WAIT_MS
+        options["wait"] = LONGEST_WAIT_MS // 1000
         for left in reversed(range(TRIES)):
             try:
                 run, sent = self.start(program, key=key, **options)

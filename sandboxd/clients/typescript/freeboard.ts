@@ -32,7 +32,8 @@ export interface Options {
   queueMs?: number;
   priority?: "low" | "normal" | "high";
   traceId?: string;
-  waitMs?: number;
+  /** Seconds that the exchange waits for the end of the run. */
+  wait?: number;
   /** The same call with the same key is one run. */
   key?: string;
 }
@@ -111,14 +112,15 @@ export class Client {
 
   /** Starts a run, or finds the one that the same call with the same key started. */
   async start(program: Program, options: Options = {}): Promise<{ run: Run; sent: string }> {
-    const { files = {}, environment = {}, key, ...rest } = options;
+    const { files = {}, environment = {}, key, wait = 0, ...rest } = options;
     const sent = JSON.stringify({
       program,
       ...rest,
       files: Object.entries(files).map(([path, content]) => ({ path, content: Buffer.from(content).toString("base64") })),
       environment: Object.entries(environment).map(([name, value]) => ({ name, value })),
     });
-    return { run: bytesOf(await this.call("Start", sent, key)), sent };
+    const headers = { Prefer: `wait=${wait}`, ...(key === undefined ? {} : { "Idempotency-Key": key }) };
+    return { run: bytesOf(await this.call("Start", sent, headers)), sent };
   }
 
   /**
@@ -126,7 +128,7 @@ export class Client {
    * started once is not started twice. Throws Refused or Failed.
    */
   async run(program: Program, options: Options = {}): Promise<Run> {
-    const once = { ...options, key: options.key ?? randomBytes(16).toString("hex"), waitMs: LONGEST_WAIT_MS };
+    const once = { ...options, key: options.key ?? randomBytes(16).toString("hex"), wait: LONGEST_WAIT_MS / 1000 };
     for (let left = TRIES - 1; ; left--) {
       try {
         let { run, sent } = await this.start(program, once);
@@ -179,7 +181,7 @@ export class Client {
     return bytesOf(await this.call("Cancel", JSON.stringify({ run })));
   }
 
-  private async call(procedure: string, body: string, key?: string): Promise<any> {
+  private async call(procedure: string, body: string, headers: Record<string, string> = {}): Promise<any> {
     const asked = randomBytes(16).toString("hex");
     const response = await fetch(`${this.base}/freeboard.v1.Runs/${procedure}`, {
       method: "POST",
@@ -190,7 +192,7 @@ export class Client {
         "Content-Type": "application/json",
         Authorization: `Bearer ${this.token}`,
         "Freeboard-Request-Id": asked,
-        ...(key === undefined ? {} : { "Idempotency-Key": key }),
+        ...headers,
       },
     });
     const text = await response.text();

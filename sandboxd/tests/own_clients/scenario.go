@@ -73,7 +73,7 @@ func main() {
 	assert(must(client.Cancel(ctx, sleeping.Run)).Ending == "cancelled", sleeping)
 	fmt.Println("ok cancel")
 	for index := 0; index < 4; index++ {
-		run, sent, err := client.Start(ctx, freeboard.Start{Program: freeboard.Program{Shell: "echo x"}, WaitMs: 20000, Key: "tamper"})
+		run, sent, err := client.Start(ctx, freeboard.Start{Program: freeboard.Program{Shell: "echo x"}, Wait: 20, Key: "tamper"})
 		assert(err == nil, err)
 		_ = must(freeboard.Check(run, sent, ""))
 		switch index {

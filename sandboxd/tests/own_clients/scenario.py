@@ -46,7 +46,7 @@ assert started["run"] in [run["run"] for run in client.list()]
 ended = client.cancel(started["run"])
 assert (ended["state"], ended["ending"]) == ("ended", "cancelled"), ended
 print("ok cancel")
-started, sent = client.start({"shell": "echo x"}, wait_ms=20000)
+started, sent = client.start({"shell": "echo x"}, wait=20)
 for change in [lambda run: run["result"]["steps"][0].update(stdout=b"y"), lambda run: run["record"].update(isolation="vm"),
                lambda run: run["record"].update(run="other"), lambda run: run.pop("record")]:
     changed = copy.deepcopy(started)

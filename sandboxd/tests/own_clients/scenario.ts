@@ -33,7 +33,7 @@ const sleeping = (await client.start({ command: ["sleep", "600"] })).run;
 assert((await client.list()).some((run) => run.run === sleeping.run));
 assert.equal((await client.cancel(sleeping.run)).ending, "cancelled");
 console.log("ok cancel");
-const { run, sent } = await client.start({ shell: "echo x" }, { waitMs: 20000 });
+const { run, sent } = await client.start({ shell: "echo x" }, { wait: 20 });
 const changes: ((run: Run) => void)[] = [
   (run) => (run.result!.steps[0].stdout = Buffer.from("y")),
   (run) => (run.record!.isolation = "vm"),

@@ -54,10 +54,10 @@ impl Daemon {
         &self,
         procedure: &str,
         body: &[u8],
-        key: Option<&str>,
+        headers: &[(&str, String)],
     ) -> Result<T, Error> {
         let asked = random_hex()?;
-        let exchange = tokio::time::timeout(TIMEOUT, self.exchange(procedure, body, key, &asked));
+        let exchange = tokio::time::timeout(TIMEOUT, self.exchange(procedure, body, headers, &asked));
         let (status, headers, text) = exchange
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -81,7 +81,7 @@ impl Daemon {
         &self,
         procedure: &str,
         body: &[u8],
-        key: Option<&str>,
+        headers: &[(&str, String)],
         asked: &str,
     ) -> io::Result<(StatusCode, HeaderMap, Bytes)> {
         let mut request = Request::post(format!("/{}/{procedure}", freeboard_wire::runs::SERVICE))
@@ -89,8 +89,8 @@ impl Daemon {
             .header(CONTENT_TYPE, "application/json")
             .header(AUTHORIZATION, format!("Bearer {}", self.token))
             .header("freeboard-request-id", asked);
-        if let Some(key) = key {
-            request = request.header("idempotency-key", key);
+        for (name, value) in headers {
+            request = request.header(*name, value);
         }
         let request = request.body(Full::new(Bytes::copy_from_slice(body))).map_err(io::Error::other)?;
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;

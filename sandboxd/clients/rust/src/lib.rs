@@ -61,6 +61,8 @@ pub struct Start {
     pub request: StartRequest,
     /// The same request with the same key is one run.
     pub key: Option<String>,
+    /// How long the exchange waits for the end of the run; whole seconds.
+    pub wait: Duration,
 }
 
 impl Start {
@@ -76,9 +78,8 @@ impl Start {
             queue_ms: 0,
             priority: Priority::Normal,
             trace_id: String::new(),
-            wait_ms: 0,
         };
-        Self { request, key: None }
+        Self { request, key: None, wait: Duration::ZERO }
     }
 
     /// The weakest tier that is accepted.
@@ -113,7 +114,9 @@ impl Client {
     /// Starts a run, or finds the one that was started with the same key. Gives the body that was sent, too.
     pub async fn start(&self, start: &Start) -> Result<(Run, Vec<u8>), Error> {
         let sent = text(&start.request)?;
-        let run = self.daemon.call("Start", &sent, start.key.as_deref()).await?;
+        let mut headers = vec![("prefer", format!("wait={}", start.wait.as_secs()))];
+        headers.extend(start.key.iter().map(|key| ("idempotency-key", key.clone())));
+        let run = self.daemon.call("Start", &sent, &headers).await?;
         Ok((run, sent))
     }
 
@@ -121,7 +124,7 @@ impl Client {
     /// started once is not started twice.
     pub async fn run(&self, mut start: Start) -> Result<Run, Error> {
         start.key.get_or_insert(exchange::random_hex()?);
-        start.request.wait_ms = milliseconds(LONGEST_WAIT);
+        start.wait = LONGEST_WAIT;
         let mut left = TRIES;
         loop {
             left -= 1;
@@ -143,24 +146,24 @@ impl Client {
 
     pub async fn get(&self, run: &str) -> Result<Run, Error> {
         let asked = GetRequest { run: run.to_owned(), ..GetRequest::default() };
-        self.daemon.call("Get", &text(&asked)?, None).await
+        self.daemon.call("Get", &text(&asked)?, &[]).await
     }
 
     pub async fn get_by_key(&self, key: &str) -> Result<Run, Error> {
         let asked = GetRequest { idempotency_key: key.to_owned(), ..GetRequest::default() };
-        self.daemon.call("Get", &text(&asked)?, None).await
+        self.daemon.call("Get", &text(&asked)?, &[]).await
     }
 
     /// The caller's runs, newest first.
     pub async fn list(&self, state: Option<State>) -> Result<Vec<Run>, Error> {
-        let listed: ListResponse = self.daemon.call("List", &text(&ListRequest { state })?, None).await?;
+        let listed: ListResponse = self.daemon.call("List", &text(&ListRequest { state })?, &[]).await?;
         Ok(listed.runs)
     }
 
     /// Output after a place; waits for some, or for the end.
     pub async fn watch(&self, run: &str, after: u64, wait: Duration) -> Result<WatchResponse, Error> {
         let asked = WatchRequest { run: run.to_owned(), after, wait_ms: milliseconds(wait) };
-        self.daemon.call("Watch", &text(&asked)?, None).await
+        self.daemon.call("Watch", &text(&asked)?, &[]).await
     }
 
     /// Hands on what the program writes, as it writes it, until it ends.
@@ -178,7 +181,7 @@ impl Client {
 
     /// Ends a run; nothing of it is left when this is done.
     pub async fn cancel(&self, run: &str) -> Result<Run, Error> {
-        self.daemon.call("Cancel", &text(&CancelRequest { run: run.to_owned() })?, None).await
+        self.daemon.call("Cancel", &text(&CancelRequest { run: run.to_owned() })?, &[]).await
     }
 }
 

@@ -8,16 +8,17 @@ use freeboard_wire::runs::{Program, Run, StartRequest, idempotency_key};
 use freeboard_wire::{Code, ConnectError, NotDispatchedReason, check};
 use http::HeaderMap;
 
-use super::{decode, exchange_wait, invalid, whole};
+use super::{decode, invalid, whole};
 use crate::admission::Wait;
 use crate::api::refuse;
 use crate::api::route::Context;
 use crate::job::{JobFile, Payload};
 use crate::launch::{Order, Refusal, RunError, new_run_id};
-use crate::limits::{ARTIFACT_BYTES, MAX_QUEUE_TIME, OUTPUT_BYTES};
+use crate::limits::{ARTIFACT_BYTES, MAX_EXCHANGE_WAIT, MAX_QUEUE_TIME, OUTPUT_BYTES};
 use crate::runs::{Asked, StartError};
 
 const KEY: &str = "idempotency-key";
+const PREFER: &str = "prefer";
 
 pub(super) async fn start(
     context: &Context<'_>,
@@ -27,7 +28,7 @@ pub(super) async fn start(
     let key = key(headers)?;
     let request: StartRequest = decode(body)?;
     freeboard_wire::runs::start(&request).map_err(|error| refuse::invalid(&error))?;
-    let wait = exchange_wait(request.wait_ms);
+    let wait = wait(headers);
     let order = order(context, request)?;
     let run = order.run.clone();
     let asked = Asked { order, key, request_sha256: sha256_hex(body) };
@@ -48,6 +49,18 @@ fn refused(run: &str, error: StartError) -> ConnectError {
         }
         StartError::Journal(error) => refuse::run_error(run, &RunError::Refused(Refusal::Journal(error))),
     }
+}
+
+/// How long this exchange waits for the end of the run: `Prefer: wait=SECONDS` (RFC 7240, 4.3). Not a part of the message,
+/// which is the same run however long somebody waits for it. What is not understood is no preference.
+fn wait(headers: &HeaderMap) -> Duration {
+    let preferences = headers.get_all(PREFER).iter().filter_map(|value| value.to_str().ok());
+    let mut waits = preferences.flat_map(|value| value.split(',')).filter_map(|preference| {
+        let (name, value) = preference.trim().split_once('=')?;
+        let seconds = name.trim().eq_ignore_ascii_case("wait").then(|| value.trim().trim_matches('"'))?;
+        seconds.parse().ok()
+    });
+    waits.next().map_or(Duration::ZERO, |seconds| Duration::from_secs(seconds).min(MAX_EXCHANGE_WAIT))
 }
 
 /// One key at most.
@@ -111,5 +124,31 @@ fn payload(program: Program, files: &mut Vec<JobFile>) -> Result<Payload, Connec
         Program::Shell(code) => script("sh", "main.sh", code),
         Program::Command(argv) => Ok(Payload::Command { argv }),
         Program::Steps(steps) => Ok(Payload::Steps { steps }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_preference_is_for_whole_seconds_up_to_the_limit() {
+        for (value, seconds) in [
+            ("wait=7", 7),
+            ("respond-async, Wait=\"7\"", 7),
+            ("wait=99999", MAX_EXCHANGE_WAIT.as_secs()),
+            ("wait=", 0),
+            ("wait=-1", 0),
+            ("waiting=7", 0),
+            ("", 0),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                http::header::HeaderName::from_static(PREFER),
+                HeaderValue::from_static(value),
+            )]);
+            assert_eq!(wait(&headers).as_secs(), seconds, "{value}");
+        }
     }
 }

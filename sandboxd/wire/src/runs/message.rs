@@ -78,9 +78,6 @@ pub struct StartRequest {
     /// For the audit log: 1 to 64 of letters, digits, `._:-`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
-    /// How long this exchange waits for the end of the run in milliseconds; 0 = it does not wait.
-    #[serde(default)]
-    pub wait_ms: u64,
 }
 
 /// Asks for one run, by its id or by the key that it was started with.
