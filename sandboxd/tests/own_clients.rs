@@ -1,5 +1,7 @@
 //! The clients of freeboard.v1 in Python, TypeScript, Go and Rust, each against this daemon.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like the tests themselves")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

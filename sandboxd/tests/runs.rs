@@ -1,5 +1,7 @@
 //! freeboard.v1: runs that outlive their exchange, keys, waiting, cancelling, and what is known after a crash.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic like the tests themselves")]
+
 mod support;
 
 use std::sync::Arc;
@@ -248,7 +250,7 @@ async fn after_a_crash_what_may_have_run_is_unknown_and_what_waited_did_not_run(
     let folder = parent.path().join("state");
     let limits = Limits { concurrent: 1, concurrent_per_caller: 1, rate_per_minute: 0 };
     let runs = Some(Runs::in_folder(&folder, tell).unwrap());
-    let daemon = Setup { runs, limits, ..Setup::new(Act::Hang) }.start().await;
+    let daemon = Setup { limits, runs, ..Setup::new(Act::Hang) }.start().await;
     let running = start(&daemon, ONE).await;
     until("it runs", || daemon.counts.all().1 == 1).await;
     let waiting = start(&daemon, r#"{"program":{"javascript":"2"},"queueMs":60000}"#).await;

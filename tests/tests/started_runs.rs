@@ -43,7 +43,7 @@ impl Daemon {
             line.split_once("serving on ").map(|(_, rest)| rest.split(' ').next().unwrap().to_owned())
         });
         let address = address.unwrap_or_else(|| panic!("sandboxd did not start: {:?}", child.wait()));
-        std::thread::spawn(move || lines.for_each(|line| drop(line)));
+        std::thread::spawn(move || lines.for_each(drop));
         Self { child, client: Client::new(&address, token).unwrap() }
     }
 

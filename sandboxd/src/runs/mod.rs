@@ -122,7 +122,9 @@ impl Runs {
             }
             table.forget_what_is_too_much(SystemTime::now())
         };
-        forgotten.iter().for_each(|entry| self.store.remove(&entry.facts.run));
+        for entry in &forgotten {
+            self.store.remove(&entry.facts.run);
+        }
         let kept: VecDeque<Arc<Entry>> = self.lock().all();
         self.store.remove_all_but(|run| kept.iter().any(|entry| entry.facts.run == run));
         if let Some(journal) = &self.journal {
@@ -210,7 +212,9 @@ impl Runs {
         tracing::debug!(run = entry.facts.run, bytes, forgotten = forgotten.len(), "a started run has ended");
         let runs = Arc::clone(self);
         let tidied = tokio::task::spawn_blocking(move || {
-            forgotten.iter().for_each(|entry| runs.store.remove(&entry.facts.run));
+            for entry in &forgotten {
+                runs.store.remove(&entry.facts.run);
+            }
             match &runs.journal {
                 Some(journal) if journal.is_long_for(needed.len()) => {
                     journal.rewrite(|| lines_of(&runs.lock().all()))
@@ -266,7 +270,9 @@ impl Runs {
             }
         };
         if tokio::time::timeout(grace, all_ended).await.is_err() {
-            active.iter().for_each(|entry| entry.cancel());
+            for entry in &active {
+                entry.cancel();
+            }
             for entry in &active {
                 entry.wait_for_end().await;
             }

@@ -171,7 +171,9 @@ impl Client {
         let mut after = 0;
         loop {
             let watched = self.watch(run, after, LONGEST_WAIT).await?;
-            watched.output.iter().for_each(|piece| write(piece.stream, &piece.data));
+            for piece in &watched.output {
+                write(piece.stream, &piece.data);
+            }
             if watched.state == State::Ended {
                 return Ok(());
             }

@@ -61,10 +61,10 @@ fn told(entry: &Entry, ran: Ran) -> (Ending, RunResult, Record) {
         artifacts_truncated: ran.outcome.artifacts_truncated,
         evidence: evidence.map(|fact| Fact { name: fact.name, value: fact.value, met: fact.met }).collect(),
         requests: ran.trace.map(|trace| Requests {
-            allowed: trace.allowed.into(),
-            denied: trace.denied.into(),
-            failed: trace.failed.into(),
-            shed: trace.shed.into(),
+            allowed: trace.allowed,
+            denied: trace.denied,
+            failed: trace.failed,
+            shed: trace.shed,
         }),
         duration_ms: millis(ran.duration),
     };
