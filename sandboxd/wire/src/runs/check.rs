@@ -175,7 +175,7 @@ mod tests {
             r#"{"program":{"javascript":"1"},"program":{"javascript":"2"}}"#,
             r#"{"program":{"javascript":"1"},"files":[{"path":"a","content":"="}]}"#,
             r#"{"program":{"javascript":"1"},"priority":"urgent"}"#,
-            r#"{}"#,
+            "{}",
         ] {
             assert!(serde_json::from_str::<StartRequest>(json).is_err(), "{json}");
         }
