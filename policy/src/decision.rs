@@ -299,6 +299,12 @@ reasons! {
     UpstreamUnresolved => "upstream_unresolved", Upstream, 502;
     /// The upstream refused the connection or broke it.
     UpstreamUnreachable => "upstream_unreachable", Upstream, 502;
+    /// The proxy that the broker reaches upstreams through cannot be reached, or broke off.
+    UpstreamProxyUnreachable => "upstream_proxy_unreachable", Upstream, 502;
+    /// The proxy that the broker reaches upstreams through wants other credentials than it was given.
+    UpstreamProxyAuth => "upstream_proxy_auth", Ours, 502;
+    /// The proxy that the broker reaches upstreams through does not make the connection.
+    UpstreamProxyRefused => "upstream_proxy_refused", Upstream, 502;
     /// The upstream certificate does not verify; nothing was sent.
     UpstreamUntrusted => "upstream_untrusted", Upstream, 502;
     /// The upstream broke HTTP.

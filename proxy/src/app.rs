@@ -100,6 +100,7 @@ impl App {
         let settings = DialSettings {
             hosts: config.hosts.clone(),
             own_listeners: config.explicit_listen.into_iter().chain(config.metrics.listen).collect(),
+            chain: config.upstream_proxy.clone(),
         };
         let dialler = Dialler::new(settings, Trust::system());
         let broker = Arc::new(Broker::new(read.snapshot, Authority::new(Arc::new(ca))?, dialler, recorder));

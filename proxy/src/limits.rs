@@ -72,6 +72,9 @@ pub const LINGER_BYTES: u64 = 256 << 10;
 pub const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// One TCP connection and its TLS handshake. At the limit: the next address, then `upstream_unreachable`.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of the head of an answer of the proxy that upstreams are reached through; real ones have a few hundred. At the limit:
+/// `upstream_proxy_refused`.
+pub const UPSTREAM_PROXY_HEAD_BYTES: usize = 8 << 10;
 /// A pooled upstream connection without use. Most servers close after 60-75 s; younger ones are safe to reuse.
 pub const UPSTREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 

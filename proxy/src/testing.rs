@@ -114,7 +114,7 @@ where
     roots.add(ca_certificate.der().clone()).unwrap();
     let here = vec![Ipv4Addr::LOCALHOST.into()];
     let hosts = ["api.test", "pub.test"].map(|name| (Host::parse(name).unwrap(), here.clone()));
-    let settings = DialSettings { hosts: HashMap::from(hosts), own_listeners: Vec::new() };
+    let settings = DialSettings { hosts: HashMap::from(hosts), ..Default::default() };
     let settings_of_log = LogSettings {
         folder: folder.path().join("audit"),
         file_bytes: 1 << 30,

@@ -38,6 +38,8 @@ pub struct Names<'a> {
     pub fixed: &'a [(&'a str, &'a str)],
     /// A name that is not in the configuration, and the server that the host would be asking for it.
     pub by_dns: Option<(&'a str, IpAddr)>,
+    /// More tables of the configuration; `FOLDER` in it is replaced.
+    pub more: &'a str,
 }
 
 impl BrokerProcess {
@@ -209,5 +211,5 @@ fn config(folder: &Path, names: &Names<'_>) -> String {
         at("callers.toml")
     )
     .unwrap();
-    text
+    text + "\n" + &names.more.replace("FOLDER", folder.to_str().unwrap())
 }

@@ -190,7 +190,13 @@ impl Lab {
     /// With names that the broker resolves to these addresses, besides the lab's hosts.
     pub fn start_resolving(policy: &str, without: &[&str], names: &[(&str, &str)]) -> Option<Self> {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
-        Some(Self::start_in(world, policy, without, &Names { fixed: names, by_dns: None }))
+        Some(Self::start_in(world, policy, without, &Names { fixed: names, ..Names::default() }))
+    }
+
+    /// With more tables in the broker's configuration (`FOLDER` in them is replaced).
+    pub fn start_configured(policy: &str, without: &[&str], more: &str) -> Option<Self> {
+        let world = Network::with_addresses(&HOSTS.map(address_of))?;
+        Some(Self::start_in(world, policy, without, &Names { more, ..Names::default() }))
     }
 
     /// With a broker that asks a name server for `name`: each question after an address gets the next set of the script. `None`,
@@ -207,7 +213,7 @@ impl Lab {
         let address = address_of("evil.test");
         let world = Network::with_addresses(&HOSTS.map(address_of))?;
         let nameserver = Nameserver::start(&world, SocketAddr::new(address, 53), name, script);
-        let names = Names { fixed: &[], by_dns: Some((name, address)) };
+        let names = Names { by_dns: Some((name, address)), ..Names::default() };
         Some((Self::start_in(world, policy, &[], &names), nameserver))
     }
 

@@ -1,6 +1,6 @@
 //! The configuration as it holds: flags over the file over the defaults, and where each value came from.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +10,7 @@ use freeboard_policy::Host;
 use super::load::{self, ConfigError, FileValues, Problem};
 use super::options::{OPTIONS, OptionSpec, Standard, Value};
 use crate::record::LogSettings;
+use crate::upstream::chain::{Chain, Resolving};
 
 /// What the command line says.
 #[derive(Debug, Clone, Default)]
@@ -82,6 +83,8 @@ pub struct Config {
     pub metrics: Metrics,
     pub explicit_runs: Vec<ExplicitRun>,
     pub hosts: HashMap<Host, Vec<IpAddr>>,
+    /// The proxy that upstreams are reached through.
+    pub upstream_proxy: Option<Chain>,
     pub audit: LogSettings,
     shown: Vec<(&'static str, String, Origin)>,
 }
@@ -220,6 +223,7 @@ struct Values {
 impl Values {
     fn into_config(mut self, file: FileValues) -> Config {
         let keep = self.count("audit.keep_files");
+        let upstream_proxy = self.upstream_proxy();
         Config {
             policy: self.path("policy"),
             ca_certificate: self.path("ca_certificate"),
@@ -247,6 +251,7 @@ impl Values {
             },
             explicit_runs: file.explicit_runs,
             hosts: file.hosts.into_iter().collect(),
+            upstream_proxy,
             audit: LogSettings {
                 folder: self.path("audit.folder"),
                 file_bytes: match self.by_key.remove("audit.file_size") {
@@ -258,6 +263,25 @@ impl Values {
             },
             shown: self.shown,
         }
+    }
+
+    fn upstream_proxy(&mut self) -> Option<Chain> {
+        let Some(Value::Proxy(Some(proxy))) = self.by_key.remove("upstream_proxy.address") else {
+            return None;
+        };
+        let resolving = match self.by_key.remove("upstream_proxy.resolve") {
+            Some(Value::Text(word)) if word == "proxy" => Resolving::Proxy,
+            _ => Resolving::Check,
+        };
+        let credential_file = match self.by_key.remove("upstream_proxy.credential_file") {
+            Some(Value::PathOrNone(path)) => path,
+            _ => None,
+        };
+        let direct = match self.by_key.remove("upstream_proxy.direct") {
+            Some(Value::Names(names)) => names.into_iter().collect(),
+            _ => HashSet::new(),
+        };
+        Some(Chain { proxy, credential_file, resolving, direct })
     }
 
     fn path(&mut self, key: &str) -> PathBuf {

@@ -129,13 +129,14 @@ impl Reader<'_> {
             let full = format!("{prefix}{}", key.get_ref());
             match (full.as_str(), value.get_ref()) {
                 ("audit", DeValue::Table(inner)) => self.table("audit.", inner),
+                ("upstream_proxy", DeValue::Table(inner)) => self.table("upstream_proxy.", inner),
                 ("hosts", DeValue::Table(inner)) => self.hosts(inner),
                 ("explicit_run", DeValue::Array(runs)) => {
                     for run in runs {
                         self.explicit_run(run);
                     }
                 }
-                ("audit" | "hosts" | "explicit_run", _) => {
+                ("audit" | "upstream_proxy" | "hosts" | "explicit_run", _) => {
                     self.problem(&value.span(), format!("`{full}` has the wrong shape"), Some(shape(&full)));
                 }
                 _ => self.option(&full, key, value),
@@ -266,6 +267,7 @@ fn is_run_id(text: &str) -> bool {
 fn shape(key: &str) -> String {
     match key {
         "audit" => "[broker.audit] with folder, file_size, keep_files, sync",
+        "upstream_proxy" => "[broker.upstream_proxy] with address, credential_file, resolve, direct",
         "hosts" => "[broker.hosts] with lines such as \"api.internal\" = [\"10.0.0.7\"]",
         _ => {
             "[[broker.explicit_run]] with id = \"ci-1\", caller = \"ci\", grants = [\"triage\"], \
@@ -289,7 +291,17 @@ fn text_of(value: &DeValue<'_>, kind: Kind) -> Option<String> {
                 .collect();
             texts.map(|texts| format!("[{}]", texts.join(", ")))
         }
-        (DeValue::String(text), kind) if !matches!(kind, Kind::Count(..) | Kind::Uids) => {
+        (DeValue::Array(items), Kind::Names) => {
+            let names: Option<Vec<String>> = items
+                .iter()
+                .map(|item| match item.get_ref() {
+                    DeValue::String(name) => Some(format!("\"{name}\"")),
+                    _ => None,
+                })
+                .collect();
+            names.map(|names| format!("[{}]", names.join(", ")))
+        }
+        (DeValue::String(text), kind) if !matches!(kind, Kind::Count(..) | Kind::Uids | Kind::Names) => {
             Some(text.to_string())
         }
         _ => None,

@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use freeboard_policy::Host;
+
 use super::units;
+use crate::upstream::chain::ProxyPlace;
 
 /// What kind of value an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +27,14 @@ pub enum Kind {
     AddressOrOff,
     /// A list of user ids.
     Uids,
+    /// `HOST:PORT`, or `off`.
+    ProxyOrOff,
+    /// An absolute path, or `off`.
+    PathOrOff,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// A list of host names.
+    Names,
 }
 
 /// A value that was read as its kind says.
@@ -36,6 +47,9 @@ pub enum Value {
     Time(Option<Duration>),
     Address(Option<SocketAddr>),
     Uids(Vec<u32>),
+    Proxy(Option<ProxyPlace>),
+    PathOrNone(Option<PathBuf>),
+    Names(Vec<Host>),
 }
 
 /// Where a default comes from.
@@ -159,6 +173,34 @@ pub const OPTIONS: &[OptionSpec] = &[
         "They tell names of APIs and credentials, and how busy the broker is, to whoever can connect; no request, no guest and no secret.",
     ),
     option(
+        "upstream_proxy.address",
+        Kind::ProxyOrOff,
+        Standard::Fixed("off"),
+        "Proxy through which every upstream and every issuer of credentials is reached, by HTTP CONNECT.",
+        "For networks whose only way out is a proxy. TLS is verified end to end inside; when the proxy fails, requests fail, and nothing goes past it.",
+    ),
+    option(
+        "upstream_proxy.credential_file",
+        Kind::PathOrOff,
+        Standard::Fixed("off"),
+        "File with `USER:PASSWORD` for it, mode 0600 and readable for the broker's user (RFC 7617). A replaced file is used at once.",
+        "It goes to the proxy in the clear, as with every program that uses one.",
+    ),
+    option(
+        "upstream_proxy.resolve",
+        Kind::OneOf(&["check", "proxy"]),
+        Standard::Fixed("check"),
+        "`check`: names are resolved here too, and refused where no address passes the check; the proxy gets the name, or the checked address where a connection is passed on unread. `proxy`: only the proxy resolves names.",
+        "With `proxy`, for hosts without a name server for the outside, no address is checked: the verified certificate alone says where a request ends, and connections that are passed on unread are refused.",
+    ),
+    option(
+        "upstream_proxy.direct",
+        Kind::Names,
+        Standard::Fixed("[]"),
+        "Names of upstreams that are reached without the proxy, exactly.",
+        "Usually APIs inside the network.",
+    ),
+    option(
         "audit.folder",
         Kind::Path,
         Standard::State("audit"),
@@ -200,6 +242,12 @@ pub const RENAMED: &[(&str, &str)] = &[
     ("listen", "explicit_listen"),
     ("metrics", "metrics_listen"),
     ("metrics_address", "metrics_listen"),
+    ("proxy", "upstream_proxy.address"),
+    ("http_proxy", "upstream_proxy.address"),
+    ("https_proxy", "upstream_proxy.address"),
+    ("no_proxy", "upstream_proxy.direct"),
+    ("upstream_proxy.url", "upstream_proxy.address"),
+    ("upstream_proxy.no_proxy", "upstream_proxy.direct"),
     ("audit_log", "audit.folder"),
     ("audit_dir", "audit.folder"),
     ("audit.path", "audit.folder"),
@@ -227,6 +275,12 @@ impl Kind {
             Self::TimeOrOff => "a time such as \"10s\" (ms, s, m, h, d) or \"off\"".to_owned(),
             Self::AddressOrOff => "an address such as \"127.0.0.1:3128\" or \"off\"".to_owned(),
             Self::Uids => "a list of user ids such as [1000]".to_owned(),
+            Self::ProxyOrOff => "a host and port such as \"proxy.corp.example:3128\" or \"off\"".to_owned(),
+            Self::PathOrOff => "an absolute path or \"off\"".to_owned(),
+            Self::OneOf(words) => {
+                words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(" or ")
+            }
+            Self::Names => "a list of host names such as [\"api.internal\"]".to_owned(),
         }
     }
 
@@ -245,8 +299,25 @@ impl Kind {
             Self::AddressOrOff if text == "off" => Some(Value::Address(None)),
             Self::AddressOrOff => text.parse().ok().map(Some).map(Value::Address),
             Self::Uids => uids(text).map(Value::Uids),
+            Self::ProxyOrOff if text == "off" => Some(Value::Proxy(None)),
+            Self::ProxyOrOff => ProxyPlace::parse(text).map(Some).map(Value::Proxy),
+            Self::PathOrOff if text == "off" => Some(Value::PathOrNone(None)),
+            Self::PathOrOff => {
+                Some(PathBuf::from(text)).filter(|path| path.is_absolute()).map(Some).map(Value::PathOrNone)
+            }
+            Self::OneOf(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
+            Self::Names => names(text).map(Value::Names),
         }
     }
+}
+
+/// `["a.test", "b.test"]`, with or without the quotes.
+fn names(text: &str) -> Option<Vec<Host>> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?.trim();
+    if inner.is_empty() {
+        return Some(Vec::new());
+    }
+    inner.split(',').map(|name| Host::parse(name.trim().trim_matches('"')).ok()).collect()
 }
 
 fn uids(text: &str) -> Option<Vec<u32>> {

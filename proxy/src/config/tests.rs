@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::load::{ConfigError, parse};
 use super::options::{OPTIONS, RENAMED, find};
 use super::{Config, Environment, Flags};
+use crate::upstream::chain::{ProxyPlace, Resolving};
 
 fn problems(text: &str) -> String {
     match parse("freeboard.toml", text) {
@@ -69,6 +70,13 @@ fn wrong_shapes_and_values_are_refused() {
         "[broker]\nexplicit_listen = \"3128\"",
         "[broker]\nexplicit_listen = \"localhost:3128\"",
         "[broker]\naudit.file_size = \"1KiB\"",
+        "[broker]\nupstream_proxy = \"proxy.corp:3128\"",
+        "[broker.upstream_proxy]\naddress = \"http://proxy.corp:3128\"",
+        "[broker.upstream_proxy]\naddress = \"proxy.corp\"",
+        "[broker.upstream_proxy]\nresolve = \"both\"",
+        "[broker.upstream_proxy]\ndirect = [\"10.0.0.1\"]",
+        "[broker.upstream_proxy]\ndirect = \"api.internal\"",
+        "[broker.upstream_proxy]\npassword = \"x\"",
         "[broker.hosts]\n\"10.0.0.1\" = \"10.0.0.1\"",
         "[broker.hosts]\n\"api.test\" = \"not an address\"",
         "[broker.hosts]\n\"api.test\" = []",
@@ -108,8 +116,29 @@ fn flags_win_over_the_file_and_the_file_over_defaults() {
     assert_eq!(config.audit.folder, PathBuf::from("/home/x/.local/state/freeboard/audit"));
     assert_eq!(config.control_socket, PathBuf::from("/run/user/7/freeboard/control.sock"));
     assert_eq!(config.hosts.values().map(Vec::len).sum::<usize>(), 2);
+    assert!(config.upstream_proxy.is_none(), "no variable and no default makes a proxy");
     let wrong =
         Flags { config: None, set: vec![("wrokers".into(), "9".into()), ("grace".into(), "x".into())] };
     let Err(ConfigError::Problems(problems)) = Config::load(&wrong, &environment) else { panic!() };
     assert_eq!(problems.len(), 2);
+}
+
+#[test]
+fn a_proxy_on_the_way_is_read_whole() {
+    let text = "[broker.upstream_proxy]\naddress = \"proxy.corp:3128\"\ncredential_file = \"/etc/freeboard/proxy\"\nresolve = \"proxy\"\n\
+                direct = [\"a.internal\", \"b.internal\"]\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("freeboard.toml");
+    std::fs::write(&path, text).unwrap();
+    let environment = Environment { is_root: true, ..Environment::default() };
+    let config = Config::load(&Flags { config: Some(path), set: Vec::new() }, &environment).unwrap();
+    let chain = config.upstream_proxy.as_ref().unwrap();
+    assert_eq!(chain.proxy, ProxyPlace::parse("proxy.corp:3128").unwrap());
+    assert_eq!(chain.resolving, Resolving::Proxy);
+    assert_eq!((chain.direct.len(), chain.credential_file.is_some()), (2, true));
+    assert!(
+        config.print().contains("upstream_proxy.direct = [\"a.internal\", \"b.internal\"]"),
+        "{}",
+        config.print()
+    );
 }

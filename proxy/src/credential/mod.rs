@@ -26,6 +26,14 @@ pub use scrub::{Masked, Scrubber};
 pub use secret::Secret;
 pub use store::Store;
 
+/// The secret that a file holds, for what is configured beside the policy: the file's rules are the same.
+///
+/// # Errors
+/// Why it cannot be used; never its content.
+pub fn secret_of_file(path: &std::path::Path) -> Result<Secret, String> {
+    source::read_file(path).map(|(secret, _)| secret).map_err(|error| error.to_string())
+}
+
 /// What is attached to a request.
 #[derive(Debug)]
 pub struct Material {

@@ -97,7 +97,7 @@ fn client(
     let policy = Policy::load(&[SourceFile::new("readiness.toml", policy)]);
     let policy = policy.map_err(|problems| freeboard_policy::render_all(&problems))?.policy;
     let hosts = HashMap::from([(host.clone(), vec![address.ip()])]);
-    let settings = DialSettings { hosts, own_listeners: Vec::new() };
+    let settings = DialSettings { hosts, ..Default::default() };
     let dialler = Dialler::new(settings, Trust::with_roots(rustls::RootCertStore::empty()));
     let snapshot = Snapshot::new(policy, None, Store::default());
     let own = Broker::new(snapshot, Arc::clone(&broker.authority), dialler, broker.recorder.clone());

@@ -149,6 +149,9 @@ const fn words(reason: Reason) -> (&'static str, &'static str) {
         Reason::Internal => ("The broker failed.", OPERATOR_HINT),
         Reason::UpstreamUnresolved => ("The host's name does not resolve.", RETRY_HINT),
         Reason::UpstreamUnreachable => ("The host could not be reached.", RETRY_HINT),
+        Reason::UpstreamProxyUnreachable => ("The way to the host is interrupted.", RETRY_HINT),
+        Reason::UpstreamProxyAuth => ("The way to the host is not open to the broker.", OPERATOR_HINT),
+        Reason::UpstreamProxyRefused => ("A proxy on the way to the host refused.", OPERATOR_HINT),
         Reason::UpstreamUntrusted => {
             ("The host's certificate is not trusted; nothing was sent.", OPERATOR_HINT)
         }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::chain::{self, Chain, Proof};
 use super::resolve::Resolver;
 use super::trust::{Trust, UpstreamProtocols};
 use super::{check, trust::TrustError};
@@ -31,6 +32,8 @@ pub struct Dialler {
     trust: Trust,
     /// Listeners of this broker, which are never dialled.
     own: Vec<SocketAddr>,
+    /// The proxy that upstreams are reached through.
+    chain: Option<Chain>,
     /// Origins that answered HTTP/1.1 with "no such protocol" once: asked for h2 at once from then on.
     http2_only: Mutex<HashSet<(Host, u16)>>,
 }
@@ -42,6 +45,8 @@ pub struct DialSettings {
     pub hosts: HashMap<Host, Vec<IpAddr>>,
     /// Addresses that this broker listens on (explicit door, metrics, guard).
     pub own_listeners: Vec<SocketAddr>,
+    /// The proxy that upstreams are reached through, where there is one.
+    pub chain: Option<Chain>,
 }
 
 /// A connection whose certificate was verified for the host that was asked for.
@@ -83,6 +88,7 @@ impl Dialler {
             resolver: Resolver::new(settings.hosts),
             trust,
             own: settings.own_listeners,
+            chain: settings.chain,
             http2_only: Mutex::default(),
         }
     }
@@ -149,7 +155,7 @@ impl Dialler {
         if permit.api() != &api.name || route.api != api.name {
             return Err(Stop::new(Reason::Internal, "permit and destination do not belong together"));
         }
-        let (stream, address, _) = self.connect_checked(api, &route.host, route.port).await?;
+        let (stream, address, _) = self.connect_checked(api, &route.host, route.port, Proof::Address).await?;
         Ok((stream, address))
     }
 
@@ -159,13 +165,38 @@ impl Dialler {
         api: &ApiView,
         host: &Host,
         port: u16,
+        proof: Proof,
     ) -> Result<(TcpStream, SocketAddr, Instant), Stop> {
+        // SECURITY: with a proxy there is no other way, also when it fails. Guarded by `chaining.rs`.
+        if let Some(chain) = self.chain.as_ref().filter(|chain| !chain.direct.contains(host)) {
+            // Boxed: most brokers never need this state.
+            return Box::pin(self.connect_through(chain, api, (host, port), proof)).await;
+        }
         let resolved = self.resolver.resolve(host, port).await?;
         let addresses = check::dialable(resolved, &api.addresses)?;
         let deadline = Instant::now() + CONNECT_TIMEOUT;
         let stream = timeout_at(deadline, first_to_connect(addresses)).await.map_err(late)??;
         let address = self.prepare(&stream)?;
         Ok((stream, address, deadline))
+    }
+
+    /// The same through the proxy, whose address is the one that was dialled.
+    async fn connect_through(
+        &self,
+        chain: &Chain,
+        api: &ApiView,
+        place: (&Host, u16),
+        proof: Proof,
+    ) -> Result<(TcpStream, SocketAddr, Instant), Stop> {
+        let target = chain.target(&self.resolver, api, place, proof).await?;
+        let addresses = chain.addresses(&self.resolver).await?;
+        let silent = |_| Stop::new(Reason::UpstreamProxyUnreachable, "the proxy did not answer in time");
+        let deadline = Instant::now() + CONNECT_TIMEOUT;
+        let stream = timeout_at(deadline, first_to_connect(addresses)).await.map_err(silent)?;
+        let mut stream = stream.map_err(chain::unreachable)?;
+        let address = self.prepare(&stream)?;
+        timeout_at(deadline, chain.ask(&mut stream, &target)).await.map_err(silent)??;
+        Ok((stream, address, Instant::now() + CONNECT_TIMEOUT))
     }
 
     async fn connect_with(
@@ -177,7 +208,7 @@ impl Dialler {
         certificate: Option<&ClientCertificate>,
     ) -> Result<Connected, Failure> {
         let config = self.trust.config(api, protocols, certificate).map_err(untrusted)?;
-        let (stream, address, deadline) = self.connect_checked(api, host, port).await?;
+        let (stream, address, deadline) = self.connect_checked(api, host, port, Proof::Certificate).await?;
         let name = ServerName::try_from(host.as_str().to_owned())
             .map_err(|_| Stop::new(Reason::UpstreamUntrusted, "the name cannot be verified"))?;
         let handshake = TlsConnector::from(config).connect(name, ReadAhead::from(stream));

@@ -1,6 +1,7 @@
 //! The upstream side: resolve, check, dial, verify, send, keep.
 
 pub mod answer;
+pub mod chain;
 pub mod check;
 pub mod counted;
 pub mod dial;

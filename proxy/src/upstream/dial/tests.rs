@@ -332,6 +332,7 @@ async fn d11_never_dials_its_own_listeners() {
         let settings = DialSettings {
             hosts: HashMap::from([(host("api.test"), vec![address.parse().unwrap()])]),
             own_listeners: vec![SocketAddr::from((listener, server.port))],
+            ..Default::default()
         };
         let dialler = Dialler::new(settings, Trust::with_roots(roots));
         let answer = connect(&dialler, api(LOOPBACK), server.port, Offer::Http1).await;
