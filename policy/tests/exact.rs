@@ -104,6 +104,17 @@ fn g12_covered_and_dead_rules_are_found_exactly() {
             vec![(UnreachableRule, "GET /a%2Fb", "GET https://a.test/a%2Fb")],
         ),
         (&["GET /{x}"], &["* /a/b"], vec![]),
+        // And so its own: `a%2Fb` and `a/b` are one thing to many an upstream.
+        (
+            &["GET /a/b", "GET /z"],
+            &["* /{x|A%2Fb}"],
+            vec![(UnreachableRule, "GET /a/b", "GET https://a.test/a/b")],
+        ),
+        (
+            &["GET /{x}/{y}", "GET /a/b"],
+            &["* /a%2f*"],
+            vec![(UnreachableRule, "GET /a/b", "GET https://a.test/a/b")],
+        ),
         (&["GET /{int}"], &["* /a/b"], vec![(IdleDeny, "* /a/b", "POST https://a.test/a/b")]),
         // One digit and a letter: no text is both.
         (

@@ -1,9 +1,11 @@
 //! The path of a route line as a machine that reads a canonical path symbol by symbol.
 
+use smallvec::SmallVec;
+
 use super::alphabet::{Alphabet, Utf8, cost, is_never};
 use super::machine::{Machine, State};
 use crate::route::compare::Reading;
-use crate::route::{PathEnd, PathPattern};
+use crate::route::{PathEnd, RouteLine};
 
 /// What a path is made of after its leading slash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,15 +36,22 @@ impl Symbol {
     }
 }
 
-/// A path pattern made ready for walking.
+/// The paths of a line made ready for walking.
 #[derive(Debug)]
 pub(super) struct PathMachine<'p> {
+    paths: Vec<OnePath<'p>>,
+    reading: Reading,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct OnePath<'p> {
     segments: Vec<Machine<'p>>,
     end: PathEnd,
     reading: Reading,
 }
 
-/// Where one reading of one rule stands.
+/// Where one reading of one path stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum At {
     /// In segment `index`, of which `empty` says that nothing was read yet.
@@ -53,40 +62,46 @@ pub(super) enum At {
     Dead,
 }
 
-/// Where one rule stands: the plain reading, and for deny rules the one that takes `%2F` for a separator.
-pub(super) type Readings = (At, At);
+/// Where one rule stands, path by path: the plain reading, and for deny rules the one that takes `%2F` for a separator.
+pub(super) type Readings = SmallVec<[(At, At); 1]>;
 
 impl<'p> PathMachine<'p> {
-    pub(super) fn new(path: &'p PathPattern, reading: Reading) -> Self {
-        let segments = path.segments.iter().map(|pattern| Machine::new(pattern, reading)).collect();
-        Self { segments, end: path.end, reading }
+    pub(super) fn new(line: &'p RouteLine, reading: Reading) -> Self {
+        let paths = line.paths(reading).map(|path| {
+            let segments = path.segments.iter().map(|pattern| Machine::new(pattern, reading)).collect();
+            OnePath { segments, end: path.end, reading }
+        });
+        Self { paths: paths.collect(), reading }
     }
 
     pub(super) fn refine(&self, alphabet: &mut Alphabet) {
-        self.segments.iter().for_each(|machine| machine.refine(alphabet));
+        self.paths.iter().flat_map(|path| &path.segments).for_each(|machine| machine.refine(alphabet));
     }
 
     /// After the leading slash.
     pub(super) fn start(&self) -> Readings {
-        let first = self.enter(0);
-        match self.reading {
-            Reading::Allow => (first, At::Dead),
-            Reading::Deny => (first, first),
-        }
+        let starts = self.paths.iter().map(|path| path.enter(0));
+        starts.map(|first| (first, if self.reading == Reading::Deny { first } else { At::Dead })).collect()
     }
 
-    pub(super) fn step(&self, (plain, split): Readings, symbol: Symbol) -> Readings {
-        match symbol {
-            Symbol::Byte(byte) => (self.byte(plain, byte), self.byte(split, byte)),
-            Symbol::Separator => (self.separator(plain), self.separator(split)),
-            Symbol::EscapedSlash => (self.byte(plain, b'/'), self.separator(split)),
-        }
+    /// `None` where nothing that follows matches.
+    pub(super) fn step(&self, readings: &Readings, symbol: Symbol) -> Option<Readings> {
+        let next = self.paths.iter().zip(readings).map(|(path, (plain, split))| match symbol {
+            Symbol::Byte(byte) => (path.byte(*plain, byte), path.byte(*split, byte)),
+            Symbol::Separator => (path.separator(*plain), path.separator(*split)),
+            Symbol::EscapedSlash => (path.byte(*plain, b'/'), path.separator(*split)),
+        });
+        let next: Readings = next.collect();
+        next.iter().any(|readings| *readings != (At::Dead, At::Dead)).then_some(next)
     }
 
-    pub(super) fn accepts(&self, (plain, split): Readings) -> bool {
-        self.ends(plain) || self.ends(split)
+    pub(super) fn accepts(&self, readings: &Readings) -> bool {
+        let mut paths = self.paths.iter().zip(readings);
+        paths.any(|(path, (plain, split))| path.ends(*plain) || path.ends(*split))
     }
+}
 
+impl OnePath<'_> {
     fn enter(&self, index: usize) -> At {
         if index == self.segments.len() && self.end == PathEnd::Rest {
             return At::Rest;

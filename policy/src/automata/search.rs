@@ -6,7 +6,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::alphabet::Alphabet;
-use super::path::{At, Canonical, PathMachine, Readings, Symbol};
+use super::path::{Canonical, PathMachine, Readings, Symbol};
 use super::{Answer, Rule, TooLarge, Witness, query};
 use crate::limits::{AUTOMATA_STATES_MAX, TARGET_MAX_BYTES};
 use crate::route::compare::Reading;
@@ -63,8 +63,7 @@ struct Step {
 
 impl<'r, 'p, W: FnMut(&[bool]) -> bool> Search<'r, 'p, W> {
     fn new(rules: &'r [Rule<'p>], anchor: usize, wanted: W) -> Self {
-        let machines: Vec<_> =
-            rules.iter().map(|rule| PathMachine::new(&rule.line.path, rule.reading)).collect();
+        let machines: Vec<_> = rules.iter().map(|rule| PathMachine::new(rule.line, rule.reading)).collect();
         let mut alphabet = Alphabet::new();
         Canonical::refine(&mut alphabet);
         for machine in &machines {
@@ -126,11 +125,10 @@ impl<'r, 'p, W: FnMut(&[bool]) -> bool> Search<'r, 'p, W> {
         let path = state.path.step(symbol)?;
         let mut live = Vec::with_capacity(state.live.len());
         for (index, readings) in &state.live {
-            let next = self.machines.get(*index)?.step(*readings, symbol);
-            if next != (At::Dead, At::Dead) {
-                live.push((*index, next));
-            } else if *index == self.anchor {
-                return None;
+            match self.machines.get(*index)?.step(readings, symbol) {
+                Some(next) => live.push((*index, next)),
+                None if *index == self.anchor => return None,
+                None => {}
             }
         }
         Some(Together { path, live })
@@ -139,7 +137,7 @@ impl<'r, 'p, W: FnMut(&[bool]) -> bool> Search<'r, 'p, W> {
     /// Looks for a method and a query where a path may end.
     fn end(&mut self, state: &Together, path: impl Fn() -> String) -> Result<(), TooLarge> {
         let matched = state.live.iter().filter(|(index, readings)| {
-            self.machines.get(*index).is_some_and(|machine| machine.accepts(*readings))
+            self.machines.get(*index).is_some_and(|machine| machine.accepts(readings))
         });
         let matched: Vec<usize> = matched.map(|(index, _)| *index).collect();
         if !matched.contains(&self.anchor) || !self.tried.insert(matched.clone()) {

@@ -21,6 +21,15 @@ pub(crate) enum Letters {
     Folded,
 }
 
+impl Letters {
+    const fn reading(self) -> Reading {
+        match self {
+            Self::Exact => Reading::Allow,
+            Self::Folded => Reading::Deny,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Trie {
     letters: Letters,
@@ -51,13 +60,11 @@ impl Trie {
 
     pub(crate) fn add(&mut self, route: Route) {
         let index = narrow(self.routes.len());
-        let mut at = 0;
-        for segment in &route.line.path.segments {
-            at = self.child(at, segment);
-        }
         let letters = self.letters;
-        if let Some(node) = self.nodes.get_mut(wide(at)) {
-            match (route.line.path.end, letters) {
+        for path in route.line.paths(letters.reading()) {
+            let at = path.segments.iter().fold(0, |at, segment| self.child(at, segment));
+            let Some(node) = self.nodes.get_mut(wide(at)) else { continue };
+            match (path.end, letters) {
                 (PathEnd::Rest, _) => node.rests.push(index),
                 (PathEnd::Slash, Letters::Exact) => node.ends_with_slash.push(index),
                 _ => node.ends.push(index),
@@ -195,13 +202,12 @@ impl Trie {
         relation: Relation,
         mut take: impl FnMut(&'t Route) -> bool,
     ) -> Option<&'t Route> {
-        let reading = match self.letters {
-            Letters::Exact => Reading::Allow,
-            Letters::Folded => Reading::Deny,
-        };
+        let reading = self.letters.reading();
         // Nodes by the segments of `line` that were used up to come there; a deny rule that reads an escaped slash as a border
         // of segments comes to one node in several ways.
         let mut seen = vec![0_u128; self.nodes.len()];
+        // A line with several paths ends at several nodes.
+        let mut told = vec![false; self.routes.len()];
         let mut open = vec![(0, 0)];
         while let Some((at, used)) = open.pop() {
             let (Some(node), Some(seen)) = (self.nodes.get(wide(at)), seen.get_mut(wide(at))) else {
@@ -213,7 +219,13 @@ impl Trie {
             }
             let ends = node.ends.iter().chain(&node.ends_with_slash).chain(&node.rests);
             for index in ends.filter(|_| before == 0) {
-                let Some(route) = self.routes.get(wide(*index)) else { continue };
+                let (Some(route), Some(told)) = (self.routes.get(wide(*index)), told.get_mut(wide(*index)))
+                else {
+                    continue;
+                };
+                if std::mem::replace(told, true) {
+                    continue;
+                }
                 let holds = match relation {
                     Relation::Covers => compare::covers(&route.line, line, reading),
                     Relation::Meets => compare::meets(&route.line, line, reading),
@@ -259,10 +271,7 @@ impl Node {
         letters: Letters,
         mut push: impl FnMut(u32),
     ) {
-        let reading = match letters {
-            Letters::Exact => Reading::Allow,
-            Letters::Folded => Reading::Deny,
-        };
+        let reading = letters.reading();
         match (segment, relation) {
             (Pattern::Literal(text), _) => {
                 self.literals.get(&folded(text, letters)).iter().for_each(|child| push(*child));

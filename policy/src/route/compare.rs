@@ -13,7 +13,7 @@ pub(crate) enum Reading {
     /// Both lines allow.
     Allow,
     /// The first line denies: letter case of its literals, a trailing slash and unlisted parameters do not matter, and an
-    /// escaped slash of a request is read both as data and as a border of segments.
+    /// escaped slash of a request or of the line is read both as data and as a border of segments.
     Deny,
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn covers(first: &RouteLine, second: &RouteLine, reading: Reading) ->
         Reading::Deny => first.methods.deny_covers(&second.methods),
     };
     methods
-        && path_covers(&first.path, &second.path, reading)
+        && first.paths(reading).any(|first| path_covers(first, &second.path, reading))
         && query_covers(&first.query, &second.query, reading)
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn meets(first: &RouteLine, second: &RouteLine, reading: Reading) -> 
         Reading::Deny => first.methods.deny_meets(&second.methods),
     };
     methods
-        && path_meets(&first.path, &second.path, reading)
+        && first.paths(reading).any(|first| path_meets(first, &second.path, reading))
         && query_meets(&first.query, &second.query, reading)
 }
 

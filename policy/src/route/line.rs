@@ -8,7 +8,7 @@ use regex_syntax::hir::Hir;
 use super::method::{self, Methods};
 use super::pattern::{Decoded, Kind, Pattern};
 use super::query::{Listed, Parameter, QueryPattern};
-use super::{PathEnd, PathPattern, RouteLine, regex};
+use super::{PathEnd, PathPattern, RouteLine, border, regex};
 use crate::diagnostic::{Code, Severity};
 use crate::limits::{QUERY_PARAMETERS_MAX, ROUTE_LINE_MAX_BYTES, ROUTE_SEGMENTS_MAX};
 use crate::suggest::nearest;
@@ -72,7 +72,7 @@ impl Piece<'_> {
 }
 
 /// Every byte with its position and how deep in braces it stands. `\` takes the next byte's meaning (inside `{re:…}`).
-fn with_depth(text: &str) -> impl Iterator<Item = (usize, u8, usize)> {
+pub(super) fn with_depth(text: &str) -> impl Iterator<Item = (usize, u8, usize)> {
     let mut depth: usize = 0;
     let mut escaped = false;
     text.bytes().enumerate().map(move |(at, byte)| {
@@ -132,12 +132,23 @@ impl Reader {
             Some(at) => (target.slice(0..at), Some(target.slice(at + 1..target.text.len()))),
             None => (target, None),
         };
+        let others = border::readings(path.text).into_iter().filter_map(|text| {
+            // One that no request has (`//`) is none.
+            Reader { problems: Vec::new() }.path(Piece { text: &text, at: 0 })
+        });
+        let others = others.collect();
         let path = self.path(path);
         let query = match query {
             Some(query) => self.query(query),
             None => Some(QueryPattern::None),
         };
-        Some(RouteLine { written: Arc::from(whole.text), methods: methods?, path: path?, query: query? })
+        Some(RouteLine {
+            written: Arc::from(whole.text),
+            methods: methods?,
+            path: path?,
+            others,
+            query: query?,
+        })
     }
 
     fn methods(&mut self, piece: Piece<'_>) -> Option<Methods> {

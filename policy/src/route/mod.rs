@@ -2,6 +2,7 @@
 //!
 //! `line` reads one, `pattern` matches one segment or value, `compare` tells whether one line covers or meets another.
 
+mod border;
 pub(crate) mod compare;
 pub(crate) mod line;
 pub(crate) mod method;
@@ -11,6 +12,7 @@ pub(crate) mod regex;
 
 use std::sync::Arc;
 
+use compare::Reading;
 use method::Methods;
 use pattern::Pattern;
 use query::QueryPattern;
@@ -22,6 +24,8 @@ pub(crate) struct RouteLine {
     pub(crate) written: Arc<str>,
     pub(crate) methods: Methods,
     pub(crate) path: PathPattern,
+    /// The path with escaped slashes of its own as borders of segments: deny rules match these too.
+    pub(crate) others: Arc<[PathPattern]>,
     pub(crate) query: QueryPattern,
 }
 
@@ -33,8 +37,18 @@ impl RouteLine {
             written: Arc::from("every connection"),
             methods: Methods::listed([method::CONNECTION]),
             path: PathPattern { segments: Vec::new(), end: PathEnd::Slash },
+            others: Arc::from([]),
             query: QueryPattern::None,
         }
+    }
+
+    /// Every path that the line is about.
+    pub(crate) fn paths(&self, reading: Reading) -> impl Iterator<Item = &PathPattern> {
+        let others = match reading {
+            Reading::Allow => [].as_slice(),
+            Reading::Deny => &self.others,
+        };
+        std::iter::once(&self.path).chain(others)
     }
 
     /// The one spelling of what the line means.
@@ -60,6 +74,12 @@ pub(crate) enum PathEnd {
 }
 
 impl PathPattern {
+    fn denies(&self, view: crate::target::PathView<'_>) -> bool {
+        let mut pairs = self.segments.iter().enumerate();
+        pairs.all(|(index, pattern)| view.segment(index).is_some_and(|text| pattern.matches_folded(text)))
+            && (self.end == PathEnd::Rest || view.len() == self.segments.len())
+    }
+
     pub(crate) fn canonical(&self) -> String {
         let mut out = String::new();
         for segment in &self.segments {
@@ -130,15 +150,9 @@ impl RouteLine {
     /// Whether the line, as a deny rule, matches a request; as slow and plain.
     pub(crate) fn denies(&self, method: &str, target: &crate::Target) -> bool {
         let split = target.split_at_escaped_slashes();
-        let paths = std::iter::once(target.view()).chain(split.as_ref().map(|split| split.view()));
-        let mut paths = paths.filter(|view| {
-            let pairs = self.path.segments.iter().enumerate();
-            let mut agree = pairs
-                .map(|(index, pattern)| view.segment(index).is_some_and(|text| pattern.matches_folded(text)));
-            agree.all(|same| same)
-                && (self.path.end == PathEnd::Rest || view.len() == self.path.segments.len())
-        });
-        paths.next().is_some()
+        let views = [Some(target.view()), split.as_ref().map(|split| split.view())];
+        let denies = |path: &PathPattern| views.into_iter().flatten().any(|view| path.denies(view));
+        self.paths(Reading::Deny).any(denies)
             && self.methods.deny(method::Asked::new(method))
             && self.query.deny(target.query())
     }
