@@ -35,7 +35,10 @@ impl Check {
         let failed = loaded.is_none() || (self.deny_warnings && !problems.is_empty());
         let folder = folder_of(&self.folder);
         let printed = match self.format {
-            Format::Sarif => terminal::print(&problems::sarif(&problems, &folder)),
+            Format::Sarif => {
+                let allowed = loaded.as_ref().map(|good| good.allowed.as_slice()).unwrap_or_default();
+                terminal::print(&problems::sarif(&problems, allowed, &folder))
+            }
             Format::Github if problems.is_empty() => Exit::Success,
             Format::Github => terminal::print(&problems::github(&problems, &folder)),
             Format::Json => terminal::print(&as_json(loaded.as_ref(), &problems, failed)),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use clap::ValueEnum;
 use freeboard_policy::pages::Page;
-use freeboard_policy::{Code, Diagnostic, Place, Severity};
+use freeboard_policy::{Allowed, Code, Diagnostic, Place, Severity};
 use serde_json::{Value, json};
 
 /// How problems are written.
@@ -21,13 +21,16 @@ pub(super) enum Format {
     Github,
 }
 
-/// One run of the check as SARIF. `folder` stands before the names of files.
-pub(super) fn sarif(problems: &[Diagnostic], folder: &str) -> String {
-    let mut codes: Vec<Code> = problems.iter().map(|problem| problem.code).collect();
+/// One run of the check as SARIF. Warnings that the files allow are results that are suppressed, with the reason that stands
+/// there. `folder` stands before the names of files.
+pub(super) fn sarif(problems: &[Diagnostic], allowed: &[Allowed], folder: &str) -> String {
+    let all = problems.iter().chain(allowed.iter().map(|allowed| &allowed.warning));
+    let mut codes: Vec<Code> = all.map(|problem| problem.code).collect();
     codes.sort_unstable();
     codes.dedup();
     let rules: Vec<Value> = codes.iter().copied().map(rule).collect();
-    let results: Vec<Value> = problems.iter().map(|problem| result(problem, folder)).collect();
+    let mut results: Vec<Value> = problems.iter().map(|problem| result(problem, folder)).collect();
+    results.extend(allowed.iter().map(|allowed| suppressed(allowed, folder)));
     json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -76,6 +79,17 @@ fn result(problem: &Diagnostic, folder: &str) -> Value {
         }],
         "relatedLocations": related,
     })
+}
+
+/// Section 3.27.23 and 3.35 of the standard.
+fn suppressed(allowed: &Allowed, folder: &str) -> Value {
+    let mut result = result(&allowed.warning, folder);
+    if let Value::Object(fields) = &mut result {
+        let suppression =
+            json!({ "kind": "inSource", "status": "accepted", "justification": allowed.reason });
+        fields.insert("suppressions".to_owned(), json!([suppression]));
+    }
+    result
 }
 
 fn location(place: &Place, folder: &str) -> Value {
@@ -174,7 +188,7 @@ mod tests {
     /// the standard when it was made.
     #[test]
     fn sarif_is_sarif_2_1_0() {
-        let report: Value = serde_json::from_str(&sarif(&problems(), "policy")).unwrap();
+        let report: Value = serde_json::from_str(&sarif(&problems(), &[], "policy")).unwrap();
         assert_eq!(report.get("version"), Some(&json!("2.1.0")));
         let run = report.pointer("/runs/0").unwrap();
         assert!(run.pointer("/tool/driver/name").is_some_and(Value::is_string));
@@ -203,7 +217,7 @@ mod tests {
 
     #[test]
     fn every_result_has_a_rule_and_a_place() {
-        let report: Value = serde_json::from_str(&sarif(&problems(), "policy")).unwrap();
+        let report: Value = serde_json::from_str(&sarif(&problems(), &[], "policy")).unwrap();
         let rules = report.pointer("/runs/0/tool/driver/rules").and_then(Value::as_array).unwrap();
         let results = report.pointer("/runs/0/results").and_then(Value::as_array).unwrap();
         assert_eq!(results.len(), problems().len());
@@ -216,9 +230,28 @@ mod tests {
 
     #[test]
     fn sarif_without_problems_is_sarif_too() {
-        let report: Value = serde_json::from_str(&sarif(&[], "")).unwrap();
+        let report: Value = serde_json::from_str(&sarif(&[], &[], "")).unwrap();
         assert_eq!(report.pointer("/runs/0/results"), Some(&json!([])));
         assert_eq!(report.pointer("/runs/0/tool/driver/rules"), Some(&json!([])));
+    }
+
+    #[test]
+    fn an_allowed_warning_is_a_suppressed_result_with_its_reason() {
+        let text = "[api.a]\norigins = [\"https://a.test\"]\n[[allow_warning]]\ncode = \"E0205\"\nreason = \"next week\"\n";
+        let file = |text: String| [SourceFile::new("one.toml", text)];
+        let unused = Policy::load(&file(text.to_owned()));
+        let code =
+            unused.as_ref().map(|loaded| loaded.allowed.first().map(|allowed| allowed.warning.code.code()));
+        assert_eq!(code.unwrap(), Some("policy::unused-api"));
+        let loaded = unused.unwrap();
+        let report: Value =
+            serde_json::from_str(&sarif(&loaded.warnings, &loaded.allowed, "policy")).unwrap();
+        let result = report.pointer("/runs/0/results/0").unwrap();
+        assert_eq!(result.get("ruleId"), report.pointer("/runs/0/tool/driver/rules/0/id"));
+        assert_eq!(
+            result.get("suppressions"),
+            Some(&json!([{ "kind": "inSource", "status": "accepted", "justification": "next week" }]))
+        );
     }
 
     #[test]
