@@ -128,6 +128,21 @@ pub struct AwsView {
     pub keys: AwsKeys,
     pub region: String,
     pub service: String,
+    /// Whose session signs in place of the keys themselves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<AwsRoleView>,
+}
+
+/// A role that the keys may assume: STS hands out a session of it, narrowed to what the grants let through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AwsRoleView {
+    /// STS.
+    pub issuer: IssuerView,
+    pub arn: String,
+    /// How long one session lasts.
+    pub ttl_seconds: u64,
+    /// The session policy (JSON), made of the routes of the grants. `None`: the session can do what the role can.
+    pub session_policy: Option<String>,
 }
 
 /// `github-app`: an installation token, narrowed.

@@ -254,6 +254,18 @@ pub(crate) enum Credential {
         region: String,
         /// Service to sign for, for example `s3`, `dynamodb` or `execute-api`.
         service: String,
+        /// A role that the keys may assume. Requests are signed with a session of it, one for each caller, which STS narrows to
+        /// what the routes of the grants need (for `s3`). Left out: the keys themselves sign.
+        role_arn: Option<String>,
+        /// How long one session lasts, from `"15m"` to `"1h"`. Left out: an hour.
+        ttl: Option<String>,
+        /// STS. Left out: `https://sts.REGION.amazonaws.com/`.
+        sts_url: Option<String>,
+        /// Whom to trust there. Left out: the system's certificate authorities.
+        trust: Option<Trust>,
+        /// Private address ranges in which it may be.
+        #[schemars(length(min = 1))]
+        addresses: Option<Vec<String>>,
     },
     /// A token of a GitHub App's installation, narrowed to repositories and permissions, one for each run, revoked when the
     /// run ends. Sent as `Authorization: Bearer …`.

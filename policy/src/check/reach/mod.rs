@@ -1,13 +1,14 @@
 //! What credentials can do against what grants let through: neither should reach further than the other.
 //!
 //! In: credentials that say what they are good for, and the allow routes of the APIs that use them. Out: warnings. What a
-//! route needs of an API is only known for some; where it is not, nothing is claimed.
+//! route needs of an API is only known for some; where it is not, nothing is claimed. Sessions of AWS roles are narrowed here.
 
+mod aws;
 mod github;
 mod scope;
 
 use super::apis::family;
-use crate::credential::{AwsView, OAuth2Grant, OAuth2View};
+use crate::credential::{OAuth2Grant, OAuth2View};
 use crate::diagnostic::{Code, Diagnostic};
 use crate::draft::{Draft, DraftApi, DraftCredential, DraftRoute, Effect};
 use crate::model::CredentialView;
@@ -18,12 +19,14 @@ struct Use<'d> {
     apis: Vec<&'d DraftApi>,
     /// Allow routes of all grants.
     routes: Vec<&'d DraftRoute>,
+    /// The same with the API that each is for.
+    places: Vec<(&'d DraftApi, &'d DraftRoute)>,
 }
 
 /// Compares every credential with the grants that lead to it.
 pub(super) fn compare(draft: &mut Draft) {
-    let mut found = Vec::new();
-    for credential in &draft.credentials {
+    let (mut found, mut sessions) = (Vec::new(), Vec::new());
+    for (at, credential) in draft.credentials.iter().enumerate() {
         let used = Use::of(draft, credential);
         if used.routes.is_empty() {
             continue;
@@ -40,11 +43,22 @@ pub(super) fn compare(draft: &mut Draft) {
             CredentialView::Gcp(view) => {
                 scope::compare(&used, view.scopes.iter().map(String::as_str), &mut found);
             }
-            CredentialView::Aws(view) => found.extend(region(&used, view)),
+            CredentialView::Aws(view) => {
+                found.extend(aws::region(&used, view));
+                sessions.push((at, aws::session_policy(&used, view, &mut found)));
+            }
             _ => {}
         }
     }
     draft.diagnostics.extend(found);
+    for (at, policy) in sessions {
+        if let Some(CredentialView::Aws(view)) =
+            draft.credentials.get_mut(at).map(|credential| &mut credential.view)
+            && let Some(role) = &mut view.role
+        {
+            role.session_policy = policy;
+        }
+    }
 }
 
 impl<'d> Use<'d> {
@@ -53,11 +67,14 @@ impl<'d> Use<'d> {
         let uses = |api: &&DraftApi| api.credential.as_ref().is_some_and(|used| used.value == *name);
         let apis: Vec<&DraftApi> = draft.apis.iter().filter(uses).collect();
         let rules = draft.grants.iter().flat_map(|grant| &grant.rules);
-        let rules = rules.filter(|rule| {
-            rule.effect == Effect::Allow && apis.iter().any(|api| api.name.value == rule.api.value)
+        let rules = rules.filter(|rule| rule.effect == Effect::Allow).filter_map(|rule| {
+            let api = apis.iter().copied().find(|api| api.name.value == rule.api.value)?;
+            Some((api, rule))
         });
-        let routes = rules.flat_map(|rule| &rule.routes).collect();
-        Self { credential, apis, routes }
+        let places: Vec<_> =
+            rules.flat_map(|(api, rule)| rule.routes.iter().map(move |route| (api, route))).collect();
+        let routes = places.iter().map(|(_, route)| *route).collect();
+        Self { credential, apis, routes, places }
     }
 
     /// The credential can do what no grant lets through.
@@ -94,29 +111,4 @@ fn audience(used: &Use<'_>, view: &OAuth2View) -> Option<Diagnostic> {
     let diagnostic = Diagnostic::warning(Code::GrantBeyondCredential, message).at(origin.place.clone());
     let diagnostic = diagnostic.related(used.credential.name.place.clone(), "the credential");
     Some(diagnostic.help("whoever gets it there can use it at the other; ask for one with this audience"))
-}
-
-/// Signatures hold for one region: AWS refuses every request that is signed for another one.
-fn region(used: &Use<'_>, view: &AwsView) -> Option<Diagnostic> {
-    let mut origins = used.apis.iter().flat_map(|api| &api.origins);
-    let (origin, region) = origins.find_map(|origin| {
-        let labels = origin.value.host.as_str().strip_suffix(".amazonaws.com")?;
-        let region = labels.rsplit('.').next().filter(|label| is_region(label))?;
-        (region != view.region).then_some((origin, region))
-    })?;
-    let name = &used.credential.name.value;
-    let message = format!("the credential `{name}` signs for `{}`, the origin is in `{region}`", view.region);
-    let diagnostic = Diagnostic::warning(Code::GrantBeyondCredential, message).at(origin.place.clone());
-    let diagnostic = diagnostic.related(used.credential.name.place.clone(), "the credential");
-    Some(
-        diagnostic
-            .help(format!("write `region = \"{region}\"`, or give each region a credential of its own")),
-    )
-}
-
-/// `eu-central-1`, `us-gov-west-1`.
-fn is_region(label: &str) -> bool {
-    let words: Vec<&str> = label.split('-').collect();
-    let (Some(first), Some(last)) = (words.first(), words.last()) else { return false };
-    words.len() >= 3 && first.len() == 2 && last.bytes().all(|byte| byte.is_ascii_digit()) && !last.is_empty()
 }

@@ -55,6 +55,7 @@ pub(super) fn sharing(view: &CredentialView) -> Sharing {
             OAuth2Grant::Exchange { subject: SubjectToken::Jwt { .. }, .. } => Sharing::Caller,
             _ => Sharing::All,
         },
+        CredentialView::Aws(view) if view.role.is_some() => Sharing::Caller,
         CredentialView::GithubApp(_) => Sharing::Run,
         CredentialView::Vault(view) if view.engine == VaultEngine::Dynamic => Sharing::Run,
         _ => Sharing::All,
@@ -69,7 +70,7 @@ pub(super) async fn mint(
 ) -> Result<Minted, MintError> {
     let mut minted = match &minter.view {
         CredentialView::OAuth2(view) => oauth2::mint(minter, view, reading, caller, now_unix).await,
-        CredentialView::Aws(view) => aws::mint(view, reading, now_unix).await,
+        CredentialView::Aws(view) => aws::mint(minter, view, reading, caller, now_unix).await,
         CredentialView::GithubApp(view) => github::mint(minter, view, reading, now_unix).await,
         CredentialView::Gcp(view) => gcp::mint(minter, view, reading, now_unix).await,
         CredentialView::Exec(view) => exec::mint(view, now_unix).await,

@@ -18,7 +18,7 @@ pub use self::payload::{Payload, SignedBody};
 
 use super::Secret;
 use crate::error::Stop;
-use crate::request::RequestHead;
+use crate::request::{Fields, RequestHead};
 use freeboard_policy::Reason;
 
 /// Keys and what they sign for.
@@ -38,6 +38,14 @@ pub struct Signed {
     pub authorization: Secret,
     /// For bodies whose chunks are signed as well.
     pub resigner: Option<Resigner>,
+}
+
+/// A signature with what the signatures of chunks go on from.
+struct WithKey {
+    authorization: Secret,
+    key: Zeroizing<[u8; 32]>,
+    scope: String,
+    signature: String,
 }
 
 /// Fields that a signature is made of: the guest's own never go on (ATTACKS H49).
@@ -78,10 +86,51 @@ impl Signer {
         let target = head.target.as_ref().ok_or(Stop::new(Reason::Internal, "no target"))?;
         let path = canonical::path(target.path(), self.is_s3())?;
         let query = canonical::query(target.query())?;
-        let (fields, names) = canonical::fields(&head.fields, authority);
+        let signed = self.signed((&head.method, &path, &query), &head.fields, authority, hash, &time);
+        let resigner =
+            payload.signs_chunks().then(|| Resigner::new(signed.key, &time, &signed.scope, signed.signature));
+        Ok(Signed { authorization: signed.authorization, resigner })
+    }
+
+    /// Signs a form that the broker itself sends to an issuer. Gives the fields that go with it.
+    ///
+    /// # Errors
+    /// The clock cannot be written, or the path cannot be signed.
+    pub(super) fn sign_form(
+        &self,
+        path: &str,
+        authority: &str,
+        body: &[u8],
+        now_unix: i64,
+    ) -> Result<Vec<(&'static str, Secret)>, Stop> {
+        let time = time(now_unix).ok_or(Stop::new(Reason::Internal, "the clock cannot be written"))?;
+        let mut fields = Fields::with_room(256);
+        fields.push("content-type", b"application/x-www-form-urlencoded");
+        fields.push("x-amz-date", time.as_bytes());
+        let mut sent = vec![("x-amz-date", Secret::new(time.clone().into_bytes()))];
+        if let Some(token) = &self.session_token {
+            fields.push("x-amz-security-token", token.expose());
+            sent.push(("x-amz-security-token", Secret::new(token.expose().to_vec())));
+        }
+        let path = canonical::path(path, self.is_s3())?;
+        let hash = hex(&Sha256::digest(body));
+        let signed = self.signed(("POST", &path, ""), &fields, authority, &hash, &time);
+        sent.push(("authorization", signed.authorization));
+        Ok(sent)
+    }
+
+    fn signed(
+        &self,
+        (method, path, query): (&str, &str, &str),
+        fields: &Fields,
+        authority: &str,
+        hash: &str,
+        time: &str,
+    ) -> WithKey {
+        let (fields, names) = canonical::fields(fields, authority);
         let request = Zeroizing::new(
             [
-                head.method.as_bytes(),
+                method.as_bytes(),
                 path.as_bytes(),
                 query.as_bytes(),
                 &fields,
@@ -101,8 +150,7 @@ impl Signer {
             format!("/{scope}, SignedHeaders={names}, Signature={signature}").as_bytes(),
         ]
         .concat();
-        let resigner = payload.signs_chunks().then(|| Resigner::new(key, &time, &scope, signature));
-        Ok(Signed { authorization: Secret::new(authorization), resigner })
+        WithKey { authorization: Secret::new(authorization), key, scope, signature }
     }
 
     fn is_s3(&self) -> bool {

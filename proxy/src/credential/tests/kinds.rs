@@ -9,6 +9,8 @@ use serde_json::{Value, json};
 
 use super::minted::{Asked, NOW, World, answer, value, write};
 use crate::credential::Attach;
+use crate::credential::minted::IssuerAnswer;
+use crate::error::Stop;
 
 fn openssl(arguments: &[&str]) -> Vec<u8> {
     let made = std::process::Command::new("openssl").args(arguments).output().unwrap();
@@ -181,7 +183,7 @@ async fn a_helper_prints_a_token_and_when_it_expires() {
 const VAULT: &str = "kind = \"vault\"\naddress = \"https://vault.test:8200\"\n";
 
 /// Vault's API as far as it is used; a token other than the one it gave is refused.
-fn vault(asked: &Asked) -> Result<crate::credential::minted::IssuerAnswer, crate::error::Stop> {
+fn vault(asked: &Asked) -> Result<IssuerAnswer, Stop> {
     let allowed = matches!(asked.field("x-vault-token"), Some("login-1" | "s3cr3t & more"));
     match (asked.method, asked.path.as_str()) {
         ("POST", "/v1/auth/approle/login") => {
@@ -273,6 +275,120 @@ service = "s3"
         let keys = json!({ "Version": 1, "AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "SecretAccessKey": "k", "SessionToken": "t", "Expiration": expiration });
         write(&world.folder.path().join("keys"), &keys.to_string());
         assert_eq!(world.get("r", NOW).await.is_ok(), fine, "{expiration}");
+    }
+}
+
+const ROLE: &str = r#"
+kind = "aws-sigv4"
+access_key_id = { file = "FOLDER/id" }
+secret_access_key = { file = "FOLDER/key" }
+region = "eu-central-1"
+service = "s3"
+role_arn = "arn:aws:iam::123456789012:role/reports"
+ttl = "15m"
+sts_url = "https://sts.test:8443/"
+"#;
+
+/// The answer of AssumeRole as in its reference.
+fn session(number: usize, expiration: &str) -> String {
+    format!(
+        "<AssumeRoleResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\"><AssumeRoleResult><AssumedRoleUser>\
+         <Arn>arn:aws:sts::123456789012:assumed-role/reports/x</Arn></AssumedRoleUser><Credentials>\
+         <AccessKeyId>ASIAIOSFODNN7EXAMP{number:02}</AccessKeyId><SecretAccessKey>wJalrXUtnFEMI/K7+{number}</SecretAccessKey>\
+         <SessionToken>AQoDYXdzEPT//token=={number}</SessionToken><Expiration>{expiration}</Expiration>\
+         </Credentials></AssumeRoleResult></AssumeRoleResponse>"
+    )
+}
+
+fn role(script: impl Fn(&Asked, usize) -> Result<IssuerAnswer, Stop> + Send + Sync + 'static) -> World {
+    let world = World::new(ROLE, script);
+    write(&world.folder.path().join("id"), "AKIAIOSFODNN7EXAMPLE");
+    write(&world.folder.path().join("key"), "long-lived-key");
+    world
+}
+
+#[tokio::test]
+async fn a_role_of_aws_is_assumed_for_each_caller_and_narrowed_to_the_routes() {
+    let world = role(|_, count| answer(200, &session(count, "2027-01-15T08:15:00Z")));
+    let material = world.get("one", NOW).await.unwrap();
+    world.get("two", NOW).await.unwrap();
+    assert_eq!(world.asked().len(), 1, "runs of one caller share a session");
+    let asked = &world.asked()[0];
+    assert_eq!((asked.method, asked.path.as_str(), asked.issuer.as_str()), ("POST", "/", "sts.test"));
+    for (name, expected) in [
+        ("Action", "AssumeRole"),
+        ("RoleArn", "arn:aws:iam::123456789012:role/reports"),
+        ("RoleSessionName", "freeboard-bot"),
+        ("DurationSeconds", "900"),
+    ] {
+        assert_eq!(asked.form(name).as_deref(), Some(expected), "{name}");
+    }
+    // The only route of the policy is `GET /x` at an origin that is no bucket's.
+    let policy: Value = serde_json::from_str(&asked.form("Policy").unwrap()).unwrap();
+    assert_eq!(policy["Statement"][0]["Resource"], json!(["arn:aws:s3:::x"]));
+    let authorization = asked.field("authorization").unwrap();
+    assert!(
+        authorization.starts_with(
+            "AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20270115/eu-central-1/sts/aws4_request, \
+         SignedHeaders=content-type;host;x-amz-date, Signature="
+        ),
+        "{authorization}"
+    );
+    assert_eq!(asked.field("x-amz-date"), Some("20270115T080000Z"));
+    // What signs, and what is masked, is the session.
+    assert!(
+        material.scrubber.contains(b"wJalrXUtnFEMI/K7+1")
+            && material.scrubber.contains(b"AQoDYXdzEPT//token==1")
+    );
+    assert!(!format!("{material:?}").contains("wJalr"), "{material:?}");
+
+    world.get_for("three", Some("ann \u{e4}"), NOW).await.unwrap();
+    assert_eq!(world.asked()[1].form("RoleSessionName").as_deref(), Some("freeboard-ann__"));
+}
+
+/// As AWS itself answers a question that accepts JSON.
+#[tokio::test]
+async fn a_session_may_be_json() {
+    for (expiration, fine) in [
+        (json!(1_800_000_900), true),
+        (json!(1.800_000_9e9), true),
+        (json!("2027-01-15T08:15:00Z"), true),
+        (json!(1_799_999_999), false),
+        (json!(-1e300), false),
+        (json!(null), false),
+    ] {
+        let credentials = json!({
+            "AccessKeyId": "ASIAIOSFODNN7EXAMPLE", "SecretAccessKey": "session-key", "SessionToken": "session-token",
+            "Expiration": expiration,
+        });
+        let body = json!({ "AssumeRoleResponse": { "AssumeRoleResult": { "Credentials": credentials } } });
+        let world = role(move |_, _| answer(200, &body.to_string()));
+        let made = world.get("r", NOW).await;
+        assert_eq!(made.is_ok(), fine, "{expiration}");
+        assert!(made.is_err() || made.is_ok_and(|material| material.scrubber.contains(b"session-key")));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_session_is_not_used() {
+    let whole = session(1, "2027-01-15T08:15:00Z");
+    for (status, body) in [
+        (403, "<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>".to_owned()),
+        (200, "<html></html>".to_owned()),
+        (200, session(1, "2027-01-15T07:00:00Z")),
+        (200, whole.replace("<SessionToken>", "<Token>")),
+        (200, whole.replace("K7+", "K7 <b/>")),
+        (200, format!("{whole}{whole}")),
+        (500, String::new()),
+    ] {
+        let sent = body.clone();
+        let world = role(move |_, _| answer(status, &sent));
+        let stop = world.get("r", NOW).await.unwrap_err();
+        assert!(
+            matches!(stop.reason, Reason::CredentialUnavailable | Reason::IssuerUnavailable),
+            "{status} {body}: {stop}"
+        );
+        assert!(!stop.to_string().contains("AccessDenied"), "{stop}");
     }
 }
 
