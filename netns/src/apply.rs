@@ -13,6 +13,8 @@ use crate::plan::{DoorKind, Need, Place, Plan, Planned, Route, Step, Subnet};
 pub struct Gate<S = OwnedFd> {
     /// The broker's sockets, in the plan's order.
     pub doors: Vec<(DoorKind, S)>,
+    /// The machine's end of the link, in the form with a tap.
+    pub tap: Option<S>,
     /// Optional steps that this kernel did not take, for the evidence and the doctor.
     pub missed: Vec<Missed>,
     undo: Vec<(Place, Undo)>,
@@ -47,7 +49,7 @@ pub fn apply_here(plan: &Plan) -> Result<Gate, ApplyError> {
 /// # Errors
 /// The first required step that fails. What was done before it has been undone as far as the kernel let us.
 pub fn apply<K: Kernel>(plan: &Plan, kernel: &mut K) -> Result<Gate<K::Socket>, ApplyError> {
-    let mut gate = Gate { doors: Vec::new(), missed: Vec::new(), undo: Vec::new() };
+    let mut gate = Gate { doors: Vec::new(), tap: None, missed: Vec::new(), undo: Vec::new() };
     let mut entered = None;
     for planned in &plan.steps {
         if is_moot(planned, &gate) {
@@ -87,6 +89,11 @@ fn take<K: Kernel>(planned: &Planned, kernel: &mut K, gate: &mut Gate<K::Socket>
             kernel.add_veth(pair)?;
             Undo::RemoveLink { link: pair.gate_link.clone() }
         }
+        Step::Tap { link } => {
+            // The link goes when its descriptor is closed, so there is nothing to take back.
+            gate.tap = Some(kernel.add_tap(link)?);
+            return Ok(());
+        }
         Step::Address { link, subnet } => {
             kernel.add_address(link, *subnet)?;
             Undo::RemoveAddress { link: link.clone(), subnet: *subnet }
@@ -114,6 +121,7 @@ impl<S> Gate<S> {
     /// the namespace dies with its last process or name anyway.
     pub fn undo<K: Kernel>(self, kernel: &mut K) {
         drop(self.doors);
+        drop(self.tap);
         for (place, undo) in self.undo.into_iter().rev() {
             let _ = kernel.enter(place).and_then(|()| undo.carry_out(kernel));
         }

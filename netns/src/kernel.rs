@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::plan::{Door, Place, Redirect, Route, Step, Subnet, VethPair};
+use crate::plan::{Door, DoorKind, Families, Place, Redirect, Route, Step, Subnet, VethPair};
 
 /// What carries out steps. Each call works in the namespace that was entered last.
 pub trait Kernel {
@@ -14,6 +14,8 @@ pub trait Kernel {
     fn set_link_up(&mut self, link: &str, up: bool) -> io::Result<()>;
     /// Makes the pair: the gate's end here, the other one in the guest namespace.
     fn add_veth(&mut self, pair: &VethPair) -> io::Result<()>;
+    /// Makes a tap here. The link lives as long as the descriptor.
+    fn add_tap(&mut self, link: &str) -> io::Result<Self::Socket>;
     fn remove_link(&mut self, link: &str) -> io::Result<()>;
     fn add_address(&mut self, link: &str, subnet: Subnet) -> io::Result<()>;
     fn remove_address(&mut self, link: &str, subnet: Subnet) -> io::Result<()>;
@@ -77,6 +79,12 @@ impl Kernel for Recorder {
 
     fn add_veth(&mut self, pair: &VethPair) -> io::Result<()> {
         self.call(Step::Veth(pair.clone()).to_string())
+    }
+
+    fn add_tap(&mut self, link: &str) -> io::Result<Door> {
+        self.call(Step::Tap { link: link.to_owned() }.to_string())?;
+        // The recorder has no descriptors; a door of nothing stands for the tap.
+        Ok(Door { kind: DoorKind::Tcp { port: 0 }, families: Families::V4 })
     }
 
     fn remove_link(&mut self, link: &str) -> io::Result<()> {

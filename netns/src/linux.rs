@@ -157,6 +157,12 @@ impl Kernel for LinuxKernel<'_> {
         self.ask(&messages)
     }
 
+    fn add_tap(&mut self, link: &str) -> io::Result<OwnedFd> {
+        let device = std::fs::File::options().read(true).write(true).open("/dev/net/tun")?;
+        crate::sys::name_tap(&device, link)?;
+        Ok(device.into())
+    }
+
     fn remove_link(&mut self, link: &str) -> io::Result<()> {
         let mut messages = Messages::default();
         messages.push(DELETE_LINK, ACKNOWLEDGE, &link_header(link_index(link)?, 0, 0), |_| {});

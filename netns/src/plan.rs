@@ -42,6 +42,8 @@ pub enum Form {
     Loopback,
     /// The gate is a namespace joined to the guest's by one veth pair; `run` names both.
     Joined { run: String },
+    /// The gate is a namespace with one tap, whose other end a virtual machine holds; `run` names it.
+    Tap { run: String },
 }
 
 /// Address families of the gate.
@@ -99,6 +101,10 @@ pub enum Step {
         link: String,
     },
     Veth(VethPair),
+    /// A link whose other end is a descriptor.
+    Tap {
+        link: String,
+    },
     Address {
         link: String,
         subnet: Subnet,
@@ -196,11 +202,21 @@ impl Plan {
         let mut plan = Steps { steps: Vec::new(), families: spec.families };
         plan.prepare(Place::Gate);
         plan.gate_network();
-        if let Form::Joined { run } = &spec.form {
-            plan.join(&gate_link_name(run)?);
+        match &spec.form {
+            Form::Loopback => {}
+            Form::Joined { run } => plan.join(&gate_link_name(run)?),
+            Form::Tap { run } => plan.tap(&gate_link_name(run)?),
         }
         plan.doors(&ports, &spec.form, spec.catch_all);
         Ok(Self { steps: plan.steps })
+    }
+
+    /// The steps inside a virtual machine at the other end of a tap: its own kernel carries them out.
+    pub fn inside_machine(families: Families) -> Self {
+        let mut plan = Steps { steps: Vec::new(), families };
+        plan.prepare(Place::Gate);
+        plan.guest_end(Place::Gate);
+        Self { steps: plan.steps }
     }
 
     /// The doors in the order in which they are opened.
@@ -302,10 +318,7 @@ impl Steps {
         self.prepare(Place::Guest);
         let pair = VethPair { gate_link: gate_link.clone(), guest_link: guest_link.clone() };
         self.required(Place::Gate, Step::Veth(pair));
-        let mut ends = vec![(JOINED_GATE_V4, JOINED_GUEST_V4)];
-        if self.families == Families::Both {
-            ends.push((JOINED_GATE_V6, JOINED_GUEST_V6));
-        }
+        let ends = self.ends();
         for (gate, guest) in &ends {
             self.required(Place::Gate, Step::Address { link: gate_link.clone(), subnet: *gate });
             self.required(Place::Guest, Step::Address { link: guest_link.clone(), subnet: *guest });
@@ -316,6 +329,36 @@ impl Steps {
             let route = Route::Default { link: guest_link.clone(), gateway: gate.address };
             self.required(Place::Guest, Step::Route(route));
         }
+    }
+
+    /// The gate's half of a link whose guest sets up its own.
+    fn tap(&mut self, gate_link: &str) {
+        let link = gate_link.to_owned();
+        self.required(Place::Gate, Step::Tap { link: link.clone() });
+        for (gate, _) in self.ends() {
+            self.required(Place::Gate, Step::Address { link: link.clone(), subnet: gate });
+        }
+        self.required(Place::Gate, Step::LinkUp { link });
+    }
+
+    fn guest_end(&mut self, place: Place) {
+        let link = GUEST_LINK.to_owned();
+        for (_, guest) in self.ends() {
+            self.required(place, Step::Address { link: link.clone(), subnet: guest });
+        }
+        self.required(place, Step::LinkUp { link: link.clone() });
+        for (gate, _) in self.ends() {
+            self.required(place, Step::Route(Route::Default { link: link.clone(), gateway: gate.address }));
+        }
+    }
+
+    /// Both ends of the link, per family.
+    fn ends(&self) -> Vec<(Subnet, Subnet)> {
+        let mut ends = vec![(JOINED_GATE_V4, JOINED_GUEST_V4)];
+        if self.families == Families::Both {
+            ends.push((JOINED_GATE_V6, JOINED_GUEST_V6));
+        }
+        ends
     }
 
     fn doors(&mut self, ports: &[u16], form: &Form, catch_all: CatchAll) {
@@ -355,6 +398,7 @@ impl fmt::Display for Step {
             Self::Sysctl { key, value } => write!(f, "set `{key}` to {value}"),
             Self::LinkUp { link } => write!(f, "bring up `{link}`"),
             Self::Veth(pair) => write!(f, "join `{}` and `{}`", pair.gate_link, pair.guest_link),
+            Self::Tap { link } => write!(f, "make the tap `{link}`"),
             Self::Address { link, subnet } => {
                 write!(f, "give {}/{} to `{link}`", subnet.address, subnet.prefix)
             }

@@ -1,8 +1,10 @@
-//! The only unsafe file of this crate: a short-lived child process for questions that change the one who asks.
+//! The only unsafe file of this crate: a short-lived child process for questions that change the one who asks, and the one
+//! ioctl that makes a tap.
 
-#![expect(unsafe_code, reason = "fork has no safe form")]
+#![expect(unsafe_code, reason = "fork and ioctl have no safe form")]
 
 use std::io;
+use std::os::fd::{AsFd, AsRawFd as _};
 
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
@@ -29,4 +31,29 @@ pub(crate) fn ask_in_child(question: impl FnOnce() -> u8) -> io::Result<u8> {
             }
         },
     }
+}
+
+/// Makes an open `/dev/net/tun` the tap of this name in the calling thread's network namespace.
+///
+/// Plain frames, without the header by which a guest could tell the host's kernel how to cut and check them.
+pub(crate) fn name_tap(device: impl AsFd, name: &str) -> io::Result<()> {
+    const TAP: u16 = 0x0002;
+    const NO_PACKET_INFORMATION: u16 = 0x1000;
+    /// `TUNSETIFF` of linux/if_tun.h.
+    const SET_INTERFACE: nix::libc::Ioctl = 0x4004_54ca;
+    // struct ifreq: 16 bytes of name, then the flags in a union of 24 bytes.
+    let mut request = [0_u8; 40];
+    let name = name.as_bytes();
+    let (Some(place), true) = (request.get_mut(..name.len()), name.len() < 16) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    place.copy_from_slice(name);
+    if let Some(flags) = request.get_mut(16..18) {
+        flags.copy_from_slice(&(TAP | NO_PACKET_INFORMATION).to_ne_bytes());
+    }
+    let request = request.as_mut_ptr();
+    // SAFETY: TUNSETIFF reads and writes one `struct ifreq`, which is 40 bytes on every 64-bit Linux and lives across the
+    // call; the descriptor is borrowed for the call.
+    let result = unsafe { nix::libc::ioctl(device.as_fd().as_raw_fd(), SET_INTERFACE, request) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

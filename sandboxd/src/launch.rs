@@ -420,7 +420,7 @@ pub(crate) async fn noted(
     let (reason, floor, tier) = match &refusal {
         Refusal::Grant => (Reason::GrantNotAvailable, floor, None),
         Refusal::Broker(BrokerError::Refused { reason, .. }) => (*reason, floor, None),
-        Refusal::Unplaced(Unplaced::TooWeak { needed, best }) => {
+        Refusal::Unplaced(Unplaced::TooWeak { needed, best, .. }) => {
             (Reason::InsufficientIsolation, Some(*needed), Some(*best))
         }
         Refusal::Measured { needed, measured, .. } => {

@@ -26,7 +26,12 @@ pub enum Unplaced {
     /// None can do this.
     Unsupported { what: String },
     /// Those that could are too weak.
-    TooWeak { needed: Tier, best: Tier },
+    TooWeak {
+        needed: Tier,
+        best: Tier,
+        /// Why a provider of a stronger kind is not what it can be, where one is here.
+        why: Option<String>,
+    },
 }
 
 impl fmt::Display for Unplaced {
@@ -34,8 +39,9 @@ impl fmt::Display for Unplaced {
         match self {
             Self::Disabled => f.write_str("no provider is configured, so nothing runs here"),
             Self::Unsupported { what } => write!(f, "no provider here runs {what}"),
-            Self::TooWeak { needed, best } => {
-                write!(f, "the run needs tier `{needed}`, the strongest here is `{best}`")
+            Self::TooWeak { needed, best, why } => {
+                write!(f, "the run needs tier `{needed}`, the strongest here is `{best}`")?;
+                why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
             }
         }
     }
@@ -54,14 +60,19 @@ pub fn place(providers: &[Description], need: &Need<'_>) -> Result<usize, Unplac
         return Ok(index);
     }
     match (able().map(|(_, provider)| provider.tier).max(), need.floor) {
-        (Some(best), Some(needed)) => Err(Unplaced::TooWeak { needed, best }),
+        (Some(best), Some(needed)) => Err(Unplaced::TooWeak { needed, best, why: why(providers) }),
         // A floor above everything here is the more useful answer also where the payload is the other obstacle.
         (None, Some(needed)) if !providers.iter().any(|provider| strong(provider.tier)) => {
             let best = providers.iter().map(|provider| provider.tier).max().unwrap_or(Tier::Process);
-            Err(Unplaced::TooWeak { needed, best })
+            Err(Unplaced::TooWeak { needed, best, why: why(providers) })
         }
         _ => Err(Unplaced::Unsupported { what: what(need) }),
     }
+}
+
+/// What the first that is weaker than its kind says of it.
+fn why(providers: &[Description]) -> Option<String> {
+    providers.iter().find_map(|provider| Some(format!("{}: {}", provider.name, provider.weaker.as_ref()?)))
 }
 
 fn can(provider: &Description, need: &Need<'_>) -> bool {
@@ -99,6 +110,7 @@ mod tests {
         Description {
             name,
             tier,
+            weaker: None,
             environment: String::new(),
             supports_javascript: javascript,
             supports_project: project,
@@ -153,11 +165,25 @@ mod tests {
     fn refuses_what_nothing_here_is_strong_enough_for() {
         for payload in [javascript(), steps()] {
             let refusal = place(&both(), &need(&payload, Some(Tier::Vm)));
-            assert_eq!(refusal, Err(Unplaced::TooWeak { needed: Tier::Vm, best: Tier::Container }));
+            assert_eq!(
+                refusal,
+                Err(Unplaced::TooWeak { needed: Tier::Vm, best: Tier::Container, why: None })
+            );
         }
         let wasm = &both()[1..];
         let refusal = place(wasm, &need(&steps(), Some(Tier::Kernel)));
-        assert_eq!(refusal, Err(Unplaced::TooWeak { needed: Tier::Kernel, best: Tier::Process }));
+        assert_eq!(refusal, Err(Unplaced::TooWeak { needed: Tier::Kernel, best: Tier::Process, why: None }));
+    }
+
+    #[test]
+    fn a_provider_that_is_weaker_than_its_kind_says_why() {
+        let mut providers = both();
+        providers[0].weaker = Some("there is no KVM".into());
+        let refusal = place(&providers, &need(&steps(), Some(Tier::Vm))).unwrap_err().to_string();
+        assert!(
+            refusal.ends_with("the strongest here is `container` (native: there is no KVM)"),
+            "{refusal}"
+        );
     }
 
     #[test]

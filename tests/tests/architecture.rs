@@ -16,7 +16,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("proxy/control", "freeboard-control", &["freeboard-policy"]),
     ("proxy", "freeboard-proxy", &["freeboard-policy", "freeboard-audit", "freeboard-control"]),
     ("sandboxd/wire", "freeboard-wire", &[]),
-    ("sandboxd/guest", "freeboard-guest", &[]),
+    ("sandboxd/guest", "freeboard-guest", &["freeboard-netns"]),
     ("sandboxd/clients/rust", "freeboard-client", &["freeboard-wire"]),
     (
         "sandboxd",

@@ -171,3 +171,35 @@ fn refuses_ports_that_the_gate_needs_and_bad_run_ids() {
         assert_eq!(refused.unwrap_err(), PlanError::RunId(run.to_owned()));
     }
 }
+
+#[test]
+fn a_gate_with_a_tap_is_one_namespace() {
+    let calls = calls(&spec(Form::Tap { run: RUN.to_owned() }));
+    assert!(calls.iter().all(|call| call.starts_with("gate: ")), "{calls:?}");
+    let from = calls.iter().position(|call| call.contains("tap")).unwrap();
+    assert_eq!(
+        calls[from..from + 4],
+        [
+            "gate: make the tap `fb012345678`",
+            "gate: give 100.64.0.1/30 to `fb012345678`",
+            "gate: give fd64:f2ee:b0a2::1/126 to `fb012345678`",
+            "gate: bring up `fb012345678`",
+        ]
+    );
+    assert!(calls[..from].contains(&"gate: make ::/0 local".to_owned()), "local before the link is there");
+}
+
+#[test]
+fn a_machine_has_its_end_and_the_gate_for_everything() {
+    let mut kernel = Recorder::default();
+    apply(&Plan::inside_machine(Families::V4), &mut kernel).unwrap();
+    assert_eq!(
+        kernel.calls,
+        [
+            "gate: bring up `lo`",
+            "gate: give 100.64.0.2/30 to `eth0`",
+            "gate: bring up `eth0`",
+            "gate: route everything to 100.64.0.1 through `eth0`",
+        ]
+    );
+}

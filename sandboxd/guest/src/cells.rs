@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use rustix::event::{PollFd, PollFlags};
 
+use crate::channel::Channel;
 use crate::limits::{FLOOD_BYTES, LINE_BYTES, READ_CHUNK_BYTES, REAP_INTERVAL, START_WAIT};
 use crate::processes::{Kept, kill, reap, reap_all, sweep, wake};
 use crate::protocol::{Kind, Language, OutputMode, StepReport, write_frame};
@@ -96,7 +97,7 @@ impl Cells {
 
     /// Runs one cell. When it returns nothing but the interpreters is alive, and they are stopped. An error means that the
     /// daemon is gone.
-    pub(crate) fn run(&mut self, cell: &Cell<'_>, channel: &mut UnixStream) -> io::Result<Ran> {
+    pub(crate) fn run(&mut self, cell: &Cell<'_>, channel: &mut Channel) -> io::Result<Ran> {
         // One that an earlier call killed may have died only after it.
         reap_all(&mut self.kept);
         self.forget_dead();
@@ -144,7 +145,7 @@ impl Cells {
     }
 
     /// The interpreter of this language, where there is one and it answers.
-    fn living(&mut self, cell: &Cell<'_>, channel: &mut UnixStream) -> io::Result<Option<Interpreter>> {
+    fn living(&mut self, cell: &Cell<'_>, channel: &mut Channel) -> io::Result<Option<Interpreter>> {
         let known = self.interpreters.iter().position(|interpreter| interpreter.language == cell.language);
         let Some(place) = known else { return Ok(None) };
         let mut interpreter = self.interpreters.swap_remove(place);
@@ -166,11 +167,7 @@ impl Cells {
     }
 
     /// Starts an interpreter and waits until it is ready; else says why it is not.
-    fn start(
-        &mut self,
-        cell: &Cell<'_>,
-        channel: &mut UnixStream,
-    ) -> io::Result<Result<Interpreter, String>> {
+    fn start(&mut self, cell: &Cell<'_>, channel: &mut Channel) -> io::Result<Result<Interpreter, String>> {
         let (line, theirs) = UnixStream::pair()?;
         line.set_nonblocking(true)?;
         let argv = command_line(cell);
@@ -206,7 +203,7 @@ fn command_line(cell: &Cell<'_>) -> Vec<String> {
 }
 
 impl Interpreter {
-    fn ask(&mut self, cell: &Cell<'_>, channel: &mut UnixStream, kept: &mut Kept) -> io::Result<End> {
+    fn ask(&mut self, cell: &Cell<'_>, channel: &mut Channel, kept: &mut Kept) -> io::Result<End> {
         self.running.begin_anew();
         self.forget_words();
         let number = random()?;
@@ -232,7 +229,7 @@ impl Interpreter {
         after: usize,
         deadline: Instant,
         output: OutputMode,
-        channel: &mut UnixStream,
+        channel: &mut Channel,
         kept: &mut Kept,
     ) -> io::Result<End> {
         let mut unsent = request;

@@ -16,8 +16,10 @@
 mod artifacts;
 mod begin;
 mod cells;
+mod channel;
 mod files;
 pub mod limits;
+pub mod machine;
 mod processes;
 pub mod protocol;
 mod run;
@@ -26,6 +28,7 @@ mod step;
 mod user;
 mod witness;
 
-pub use begin::begin;
+pub use begin::{begin, begin_in_machine};
+pub use channel::Channel;
 pub use run::{GuestError, Surroundings, run};
 pub use user::StepUser;

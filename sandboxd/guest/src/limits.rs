@@ -38,3 +38,10 @@ pub const START_WAIT: Duration = Duration::from_secs(30);
 
 /// Bytes of what an interpreter says on its line that are kept while its answer is looked for. An answer has 18.
 pub const LINE_BYTES: usize = 4096;
+
+/// How long the channel's device may take to appear in a microVM that starts on a busy machine without hardware support.
+/// Then the machine ends, and nothing ran.
+pub const DEVICE_WAIT: Duration = Duration::from_secs(20);
+
+/// How often it is looked for.
+pub const DEVICE_INTERVAL: Duration = Duration::from_millis(1);

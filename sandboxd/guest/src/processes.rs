@@ -124,12 +124,17 @@ fn others(kept: &Kept) -> Vec<Pid> {
         .collect()
 }
 
-/// A zombie is none: what its stopped parent does not wait for is gone all the same.
+/// A thread of a kernel that is the run's own (`PF_KTHREAD` of linux/sched.h).
+const KERNEL_THREAD: u32 = 0x0020_0000;
+
+/// A zombie is none: what its stopped parent does not wait for is gone all the same. Nor is a thread of the kernel.
 fn is_alive(pid: Pid) -> bool {
     let line = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap_or_default();
-    // The name before the state is in brackets and may hold anything.
-    let state = line.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    !matches!(state, None | Some('Z' | 'X'))
+    // The name before the other fields is in brackets and may hold anything.
+    let fields: Vec<&str> =
+        line.rsplit_once(')').map(|(_, rest)| rest.split_whitespace().collect()).unwrap_or_default();
+    let flags: u32 = fields.get(6).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    !matches!(fields.first(), None | Some(&("Z" | "X"))) && flags & KERNEL_THREAD == 0
 }
 
 fn signal_all(signal: Signal) {

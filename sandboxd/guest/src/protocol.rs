@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::MAX_FRAME_BYTES;
 
+/// Where certificates are in every root.
+pub const CERTIFICATES: &str = "/etc/ssl";
+
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -25,6 +28,9 @@ pub enum Kind {
     Suspend = 5,
     /// Daemon, during a call: nobody waits for it any more; it ends as at its deadline. Empty.
     Cancel = 6,
+    /// Daemon, before the first `Job` or `Session`: one file below [`CERTIFICATES`] ([`encode_file`]), where the room was built
+    /// by somebody who has none of ours.
+    Place = 7,
     /// Guest: the boundary stands, [`Ready`].
     Ready = 16,
     /// Guest: the boundary could not be built, [`SetupFailure`].
@@ -44,13 +50,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Job,
         Self::File,
         Self::Go,
         Self::Session,
         Self::Suspend,
         Self::Cancel,
+        Self::Place,
         Self::Ready,
         Self::Failed,
         Self::StepBegins,
@@ -134,6 +141,9 @@ pub struct Doors {
     /// socket see.
     #[serde(default)]
     pub guest_channel: bool,
+    /// The descriptor before that one is the line on which a machine can be asked about itself.
+    #[serde(default)]
+    pub monitor: bool,
 }
 
 /// The boundary stands.
@@ -169,8 +179,31 @@ pub struct Report {
     pub artifacts_truncated: bool,
     /// The work directory had no free block or no free inode at the end.
     pub disk_full: bool,
+    /// What a kernel of the run's own counted, which no outside view shows.
+    #[serde(default)]
+    pub counted: Counted,
     /// How a call left its session.
     pub session: Option<SessionReport>,
+}
+
+/// Limits that were reached.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Processes that were killed because the run's memory was used up.
+    pub memory_kills: u64,
+    /// Processes that could not be made.
+    pub pids_refusals: u64,
+}
+
+impl Counted {
+    /// What came since an earlier count.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            memory_kills: self.memory_kills.saturating_sub(before.memory_kills),
+            pids_refusals: self.pids_refusals.saturating_sub(before.pids_refusals),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

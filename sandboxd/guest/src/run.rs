@@ -3,17 +3,19 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use crate::channel::Channel;
 use crate::files::Existing;
+use crate::machine::Group;
 use crate::processes::{Kept, strike, wait_for_all};
 use crate::protocol::{
-    JobSpec, Kind, Program, Report, ReportedEnding, StepReport, decode_file, read_frame, write_frame,
+    CERTIFICATES, Counted, JobSpec, Kind, Program, Report, ReportedEnding, StepReport, decode_file,
+    read_frame, write_frame,
 };
 use crate::step::{Start, run_step};
 use crate::user::StepUser;
@@ -26,6 +28,14 @@ pub struct Surroundings {
     pub work: OwnedFd,
     /// The steps' user, when it is another than this process's.
     pub step_user: Option<StepUser>,
+    /// The group of all processes, where this kernel is the run's own and holds its limits.
+    pub group: Option<Group>,
+}
+
+impl Surroundings {
+    pub(crate) fn counted(&self) -> Counted {
+        self.group.as_ref().map(Group::counted).unwrap_or_default()
+    }
 }
 
 /// Why the guest program gave up. Nobody inside hears it: the daemon sees the channel close.
@@ -44,16 +54,27 @@ pub enum GuestError {
 ///
 /// Until the job arrives nothing of the user is here, and the process may be inspected from outside. With the job it
 /// becomes opaque to everybody inside.
-pub fn run(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
-    match read_frame(&mut channel)? {
-        (Kind::Job, body) => once(&body, channel, surroundings),
-        (Kind::Session, _) => session::serve(channel, surroundings),
-        _ => Err(GuestError::Protocol),
+pub fn run(mut channel: Channel, surroundings: &Surroundings) -> Result<(), GuestError> {
+    loop {
+        match read_frame(&mut channel)? {
+            (Kind::Place, body) => place_certificate(&body)?,
+            (Kind::Job, body) => return once(&body, channel, surroundings),
+            (Kind::Session, _) => return session::serve(channel, surroundings),
+            _ => return Err(GuestError::Protocol),
+        }
     }
 }
 
+/// A file for tools that look for certificates there. No step is alive yet.
+fn place_certificate(body: &[u8]) -> Result<(), GuestError> {
+    let (path, content) = decode_file(body).ok_or(GuestError::Protocol)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(CERTIFICATES, flags, Mode::empty()).map_err(io::Error::from)?;
+    Ok(files::place(&folder, path, content, Existing::Replace)?)
+}
+
 /// The one job of a run.
-fn once(body: &[u8], mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
+fn once(body: &[u8], mut channel: Channel, surroundings: &Surroundings) -> Result<(), GuestError> {
     let job: JobSpec = serde_json::from_slice(body)?;
     // SECURITY: the steps run under our user. This keeps our memory, descriptors and environment in /proc from them and
     // forbids tracing (test: a_step_cannot_look_into_pid_1).
@@ -65,6 +86,7 @@ fn once(body: &[u8], mut channel: UnixStream, surroundings: &Surroundings) -> Re
         None => run_steps(&job, &mut channel, surroundings.step_user, nobody)?,
     };
     report.disk_full = is_full(surroundings);
+    report.counted = surroundings.counted();
     strike(nobody);
     wait_for_all();
     report.artifacts_truncated =
@@ -75,7 +97,7 @@ fn once(body: &[u8], mut channel: UnixStream, surroundings: &Surroundings) -> Re
 
 /// Takes the files until `Go`. The first file that cannot be placed is the answer; the rest is still read.
 pub(crate) fn receive_files(
-    channel: &mut UnixStream,
+    channel: &mut Channel,
     surroundings: &Surroundings,
     existing: Existing,
 ) -> Result<Option<String>, GuestError> {
@@ -99,7 +121,7 @@ pub(crate) fn receive_files(
 
 pub(crate) fn run_steps(
     job: &JobSpec,
-    channel: &mut UnixStream,
+    channel: &mut Channel,
     user: Option<StepUser>,
     kept: &mut Kept,
 ) -> Result<Report, GuestError> {

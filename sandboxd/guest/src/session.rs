@@ -1,13 +1,13 @@
 //! A session: call after call in one sandbox. Between two calls nothing runs, and the process may be measured again.
 
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::artifacts;
 use crate::cells::{Cell, Cells, Ran};
+use crate::channel::Channel;
 use crate::files::Existing;
 use crate::processes::sweep;
 use crate::protocol::{
@@ -16,7 +16,7 @@ use crate::protocol::{
 use crate::run::{GuestError, Surroundings, is_full, receive_files, run_steps};
 
 /// Serves calls until the daemon hangs up.
-pub(crate) fn serve(mut channel: UnixStream, surroundings: &Surroundings) -> Result<(), GuestError> {
+pub(crate) fn serve(mut channel: Channel, surroundings: &Surroundings) -> Result<(), GuestError> {
     let mut cells = Cells::default();
     loop {
         let (kind, body) = read_frame(&mut channel)?;
@@ -48,10 +48,11 @@ fn suspend(cells: &mut Cells) -> Report {
 
 fn call(
     job: &JobSpec,
-    channel: &mut UnixStream,
+    channel: &mut Channel,
     surroundings: &Surroundings,
     cells: &mut Cells,
 ) -> Result<Report, GuestError> {
+    let before = surroundings.counted();
     let refused = receive_files(channel, surroundings, Existing::Replace)?;
     let mut report = match (refused, &job.program) {
         (Some(detail), Program::Cell { .. }) => {
@@ -62,6 +63,7 @@ fn call(
         (None, _) => run_steps(job, channel, surroundings.step_user, &mut cells.kept)?,
     };
     report.disk_full = is_full(surroundings);
+    report.counted = surroundings.counted().since(before);
     let mut session = report.session.unwrap_or_default();
     session.clean = sweep(&mut cells.kept);
     cells.forget_dead();
@@ -74,7 +76,7 @@ fn call(
 
 fn cell(
     job: &JobSpec,
-    channel: &mut UnixStream,
+    channel: &mut Channel,
     surroundings: &Surroundings,
     cells: &mut Cells,
 ) -> Result<Report, GuestError> {

@@ -64,7 +64,7 @@ fn links() -> Fact {
 
 /// File systems that may hold something and can be written; the kernel's own are left out.
 fn writable() -> Fact {
-    const OURS: [&str; 3] = ["/tmp", "/work", "/dev/shm"];
+    const OURS: [&str; 4] = ["/tmp", "/work", "/dev/shm", crate::protocol::CERTIFICATES];
     const KERNELS: [&str; 6] = ["proc", "sysfs", "devpts", "devtmpfs", "cgroup", "mqueue"];
     let table = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut places: Vec<&str> = table.lines().filter_map(|line| writable_place(line, &KERNELS)).collect();
@@ -78,7 +78,10 @@ fn writable_place<'a>(line: &'a str, kernels: &[&str]) -> Option<&'a str> {
     let mut fields = line.split(' ').skip(1);
     let (place, kind, options) = (fields.next()?, fields.next()?, fields.next()?);
     let read_only = options.split(',').any(|option| option == "ro");
-    (!read_only && !kernels.contains(&kind)).then_some(place)
+    // Nothing can be stored below /proc, where a runtime covers files with the null device; below /sys a runtime mounts control
+    // groups, which are root's, and no step is.
+    let of_kernel = kernels.contains(&kind) || place.starts_with("/proc/") || place == "/sys/fs/cgroup";
+    (!read_only && !of_kernel).then_some(place)
 }
 
 #[cfg(test)]

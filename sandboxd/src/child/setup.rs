@@ -71,8 +71,16 @@ pub fn live(inheritance: Inheritance) -> i32 {
     let Some(channel) = descriptors.into_iter().next() else { return 1 };
     drop(line);
     let mut channel = UnixStream::from(channel);
-    if let Some(Kernel::Gvisor(gvisor)) = &boundary.kernel {
-        return crate::provider::gvisor::child::live(&boundary, gvisor, channel, begun);
+    match &boundary.kernel {
+        Some(Kernel::Gvisor(gvisor)) => {
+            return crate::provider::gvisor::child::live(&boundary, gvisor, channel, begun);
+        }
+        Some(Kernel::Microvm(machine)) => {
+            return crate::provider::microvm::child::live(&boundary, machine, channel, begun);
+        }
+        // Nobody asks the launcher for such a run: an engine starts it.
+        Some(Kernel::Engine) => return 1,
+        None => {}
     }
     let built = begun.and_then(|()| build(&boundary, &mut channel, by_group));
     let surroundings = match built {
@@ -82,7 +90,7 @@ pub fn live(inheritance: Inheritance) -> i32 {
             return 1;
         }
     };
-    i32::from(run(channel, &surroundings).is_err())
+    i32::from(run(channel.into(), &surroundings).is_err())
 }
 
 /// What can be done before the boundary is known.
@@ -99,7 +107,7 @@ fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Resul
     let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
     // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
     // (test: the_sockets_are_the_brokers_alone).
-    send_doors(channel, &Doors { doors, guest_channel: false }, sockets)
+    send_doors(channel, &Doors { doors, ..Doors::default() }, sockets)
         .map_err(at("hand the gate's sockets over"))?;
     mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
@@ -111,7 +119,7 @@ fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Resul
     let work = open_work().map_err(at("open /work"))?;
     seccomp::install().map_err(at("install the system call filter"))?;
     send_ready(channel, enforced).map_err(at("say that the boundary stands"))?;
-    Ok(Surroundings { work, step_user: None })
+    Ok(Surroundings { work, step_user: None, group: None })
 }
 
 /// Enters the run's own group, then takes a control group namespace: its root is where one is at that moment, and

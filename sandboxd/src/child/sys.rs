@@ -88,6 +88,17 @@ pub fn clone3(flags: u64, cgroup: Option<BorrowedFd<'_>>) -> io::Result<Side<Clo
     }
 }
 
+/// The processor's count of ticks since it started; `None` on a processor without one that we read.
+pub fn ticks() -> Option<u64> {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is part of every x86-64 processor and reads a counter; a kernel that forbids it would kill
+    // every program that asks for the time.
+    let ticks = Some(unsafe { core::arch::x86_64::_rdtsc() });
+    #[cfg(not(target_arch = "x86_64"))]
+    let ticks = None;
+    ticks
+}
+
 /// Takes the ordinary scheduling policy where this thread has another one.
 pub fn leave_realtime() -> io::Result<()> {
     // SAFETY: no memory is involved; 0 names the calling thread.

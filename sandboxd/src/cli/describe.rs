@@ -52,7 +52,7 @@ fn as_text(description: &Description) -> String {
     format!(
         "{}\n  tier       {}\n  runs       {}\n  languages  {}\n  time       {} s, at most {} s\n  limits     {} MiB memory, {} CPUs, {} processes, {} MiB work folder\n  identity   {}\n",
         description.name,
-        description.tier,
+        tier(description),
         runs.join(", "),
         description.languages.join(", "),
         description.default_timeout.as_secs_f64(),
@@ -65,10 +65,19 @@ fn as_text(description: &Description) -> String {
     )
 }
 
+/// With what keeps it from the tier of its kind.
+fn tier(description: &Description) -> String {
+    match &description.weaker {
+        None => description.tier.to_string(),
+        Some(why) => format!("{} ({why})", description.tier),
+    }
+}
+
 fn as_json(description: &Description) -> serde_json::Value {
     json!({
         "provider": description.name,
         "tier": description.tier,
+        "weaker": description.weaker,
         "environment": description.environment,
         "javascript": description.supports_javascript,
         "project": description.supports_project,

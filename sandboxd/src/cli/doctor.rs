@@ -90,6 +90,10 @@ fn providers(config: &Config) -> Result<Vec<Finding>, Failure> {
             description.tier,
             description.languages.join(", ")
         )));
+        if let Some(why) = description.weaker {
+            let what = format!("provider {} is weaker here than it can be: {why}", description.name);
+            findings.push(Finding::note(what, "runs that need the stronger tier are refused until then"));
+        }
     }
     for failure in &failed {
         let what = format!("provider {}: {}", failure.kind.name(), crate::causes::chain(&failure.error));

@@ -15,6 +15,7 @@ use crate::limits::{
     DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE, DEFAULT_SESSION_IDLE, DEFAULT_SESSION_LIFETIME,
     MAX_SESSION_TIME,
 };
+use crate::provider::docker;
 use crate::provider::gvisor::Platform;
 use crate::provider::{Engines, Kind, NativeView, RunLimits};
 
@@ -51,7 +52,7 @@ pub struct Flags {
     /// Configuration file (default: /etc/freeboard/freeboard.toml, or that of the user)
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
-    /// Providers that may run code: wasm, native, gvisor
+    /// Providers that may run code: wasm, native, gvisor, microvm, docker
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub provider: Vec<String>,
     /// Weakest tier that any run may have
@@ -94,6 +95,12 @@ pub struct Config {
     pub native_extra_read_only: Setting<Vec<PathBuf>>,
     pub gvisor_runsc: Setting<Option<PathBuf>>,
     pub gvisor_platform: Setting<Option<Platform>>,
+    pub microvm_qemu: Setting<Option<PathBuf>>,
+    pub microvm_kernel: Setting<Option<PathBuf>>,
+    pub microvm_kvm: Setting<Option<PathBuf>>,
+    pub docker_image: Setting<Option<String>>,
+    pub docker_runtime: Setting<Option<docker::Runtime>>,
+    pub docker_socket: Setting<Option<PathBuf>>,
 }
 
 /// Lays the layers over each other: the first that is there holds.
@@ -231,6 +238,18 @@ impl Config {
             native_extra_read_only,
             gvisor_runsc: absolute("gvisor_runsc", layers.file(schema.gvisor_runsc.clone().map(Some), None))?,
             gvisor_platform: platform(layers.file(schema.gvisor_platform.clone().map(Some), None))?,
+            microvm_qemu: absolute("microvm_qemu", layers.file(schema.microvm_qemu.clone().map(Some), None))?,
+            microvm_kernel: absolute(
+                "microvm_kernel",
+                layers.file(schema.microvm_kernel.clone().map(Some), None),
+            )?,
+            microvm_kvm: absolute("microvm_kvm", layers.file(schema.microvm_kvm.clone().map(Some), None))?,
+            docker_image: layers.file(schema.docker_image.clone().map(Some), None),
+            docker_runtime: runtime(layers.file(schema.docker_runtime.clone().map(Some), None))?,
+            docker_socket: absolute(
+                "docker_socket",
+                layers.file(schema.docker_socket.clone().map(Some), None),
+            )?,
         })
     }
 
@@ -257,6 +276,12 @@ impl Config {
         Engines {
             gvisor_runsc: self.gvisor_runsc.value.clone(),
             gvisor_platform: self.gvisor_platform.value,
+            microvm_qemu: self.microvm_qemu.value.clone(),
+            microvm_kernel: self.microvm_kernel.value.clone(),
+            microvm_kvm: self.microvm_kvm.value.clone(),
+            docker_socket: self.docker_socket.value.clone(),
+            docker_image: self.docker_image.value.clone(),
+            docker_runtime: self.docker_runtime.value,
             view: self.native_view(),
         }
     }
@@ -356,8 +381,9 @@ fn cpus(setting: Setting<f64>) -> Result<Setting<f64>, ConfigError> {
 fn providers(names: Setting<Vec<String>>) -> Result<Setting<Vec<Kind>>, ConfigError> {
     let mut kinds = Vec::new();
     for name in &names.value {
-        let kind = Kind::from_name(name)
-            .ok_or_else(|| value("providers", name, "known are `wasm`, `native` and `gvisor`"))?;
+        let kind = Kind::from_name(name).ok_or_else(|| {
+            value("providers", name, "known are `wasm`, `native`, `gvisor`, `microvm` and `docker`")
+        })?;
         if kinds.contains(&kind) {
             return Err(value("providers", name, "it is there twice"));
         }
@@ -387,6 +413,17 @@ fn platform(word: Setting<Option<String>>) -> Result<Setting<Option<Platform>>, 
         ),
     };
     Ok(Setting { value: platform, from: word.from })
+}
+
+fn runtime(word: Setting<Option<String>>) -> Result<Setting<Option<docker::Runtime>>, ConfigError> {
+    let runtime = match &word.value {
+        None => None,
+        Some(text) => Some(
+            docker::Runtime::from_word(text)
+                .ok_or_else(|| value("docker_runtime", text, "it is one of runc, runsc"))?,
+        ),
+    };
+    Ok(Setting { value: runtime, from: word.from })
 }
 
 fn tier(word: Setting<Option<String>>) -> Result<Setting<Option<Tier>>, ConfigError> {
@@ -448,7 +485,19 @@ impl fmt::Display for Config {
         line(f, "native_extra_read_only", extra, Some(format!("{:?}", extra.value)))?;
         line(f, "gvisor_runsc", &self.gvisor_runsc, path(&self.gvisor_runsc.value))?;
         let platform = self.gvisor_platform.value.map(|platform| quoted(&platform.word()));
-        line(f, "gvisor_platform", &self.gvisor_platform, platform)
+        line(f, "gvisor_platform", &self.gvisor_platform, platform)?;
+        line(f, "microvm_qemu", &self.microvm_qemu, path(&self.microvm_qemu.value))?;
+        line(f, "microvm_kernel", &self.microvm_kernel, path(&self.microvm_kernel.value))?;
+        line(f, "microvm_kvm", &self.microvm_kvm, path(&self.microvm_kvm.value))?;
+        line(
+            f,
+            "docker_image",
+            &self.docker_image,
+            self.docker_image.value.as_ref().map(|name| quoted(name)),
+        )?;
+        let runtime = self.docker_runtime.value.map(|runtime| quoted(&runtime.word()));
+        line(f, "docker_runtime", &self.docker_runtime, runtime)?;
+        line(f, "docker_socket", &self.docker_socket, path(&self.docker_socket.value))
     }
 }
 
@@ -514,10 +563,12 @@ mod tests {
             "[sandboxd]\nprovider = [\"wasm\"]\n",
             "[sandboxed]\n",
             "listen = 1\n",
-            "[sandboxd]\nproviders = [\"docker\"]\n",
+            "[sandboxd]\nproviders = [\"podman\"]\n",
             "[sandboxd]\nproviders = [\"wasm\", \"wasm\"]\n",
             "[sandboxd]\ngvisor_platform = \"fast\"\n",
             "[sandboxd]\ngvisor_runsc = \"runsc\"\n",
+            "[sandboxd]\ndocker_runtime = \"crun\"\n",
+            "[sandboxd]\nmicrovm_kernel = \"vmlinuz-6.1\"\n",
             "[sandboxd]\nmin_isolation = \"Container\"\n",
             "[sandboxd]\nmin_isolation = \"none\"\n",
             "[sandboxd]\nmax_concurrent = 0\n",

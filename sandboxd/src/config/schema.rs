@@ -12,8 +12,8 @@ pub struct Schema {
     /// Address of the API. Clear text, so only a loopback address is taken; put a TLS proxy in front for others.
     /// Default `127.0.0.1:8746`.
     pub listen: Option<SocketAddr>,
-    /// Providers that may run code, in order of preference: `wasm`, `native`, `gvisor`. Without one `serve` describes itself and
-    /// runs nothing. Default: none. `SANDBOX_PROVIDER` (names separated by commas) takes its place.
+    /// Providers that may run code, in order of preference: `wasm`, `native`, `gvisor`, `microvm`, `docker`. Without one `serve` describes
+    /// itself and runs nothing. Default: none. `SANDBOX_PROVIDER` (names separated by commas) takes its place.
     pub providers: Option<Vec<String>>,
     /// The weakest tier that any run may have: `process`, `container`, `kernel` or `vm`. `serve` does not start when no
     /// provider reaches it. Default: none. `SANDBOX_MIN_ISOLATION` takes its place.
@@ -61,11 +61,11 @@ pub struct Schema {
     pub pids: Option<u32>,
     /// Size of the work directory of one run in MiB. Default 128; it is kept in memory.
     pub disk_mib: Option<u32>,
-    /// A prepared folder that runs of `native` and `gvisor` get as their root instead of the host's tools: read-only, an absolute path. Its
+    /// A prepared folder that runs of `native`, `gvisor` and `microvm` get as their root instead of the host's tools: read-only, an absolute path. Its
     /// own `/etc` is shown as well, except for the files that are generated for each run. Default: none, so that runs see
     /// the host's `/usr` and what it needs. Everything in the folder can be read by every run.
     pub native_root: Option<PathBuf>,
-    /// Folders of the host that runs of `native` and `gvisor` see besides the host's tools, read-only, at the same place; absolute paths, for
+    /// Folders of the host that runs of `native`, `gvisor` and `microvm` see besides the host's tools, read-only, at the same place; absolute paths, for
     /// example `/opt/jdk`. Default: none. Everything in them can be read by every run, so no home, no `/etc`, `/run`, `/var/run`
     /// and nothing that is shown already; not together with `native_root`.
     pub native_extra_read_only: Option<Vec<PathBuf>>,
@@ -75,4 +75,21 @@ pub struct Schema {
     /// How gVisor intercepts system calls: `ptrace`, `systrap` (releases since 2023) or `kvm` (needs /dev/kvm). Default: as
     /// runsc chooses.
     pub gvisor_platform: Option<String>,
+    /// QEMU's program for the provider `microvm`, as an absolute path below /usr. Default: `qemu-system-x86_64` in /usr/bin or
+    /// /usr/local/bin. Its SHA-256 is in the evidence of each run; after an update sandboxd refuses until it is restarted.
+    pub microvm_qemu: Option<PathBuf>,
+    /// The kernel that machines of `microvm` boot, as an absolute path that ends with `vmlinuz-RELEASE`; its modules are looked
+    /// for in /lib/modules/RELEASE. Default: the newest in /boot that has the modules which a machine needs.
+    pub microvm_kernel: Option<PathBuf>,
+    /// The device of hardware virtualisation for `microvm`, as an absolute path. Default `/dev/kvm`. Where KVM is there but boots no
+    /// machine, a path that does not exist saves each start the 15 seconds of finding out.
+    pub microvm_kvm: Option<PathBuf>,
+    /// The image of the provider `docker`: a name, `NAME@sha256:…` or `sha256:…`. No default; nothing is pulled. The content that it
+    /// names when sandboxd starts is what runs, also when the name means another one later.
+    pub docker_image: Option<String>,
+    /// The runtime of `docker`: `runc` (tier `container`) or `runsc` (tier `kernel`, without grants). Default `runc`.
+    pub docker_runtime: Option<String>,
+    /// Socket of the Docker Engine on this host, as an absolute path. Default `/var/run/docker.sock`. Whoever may use it is root of this
+    /// host.
+    pub docker_socket: Option<PathBuf>,
 }

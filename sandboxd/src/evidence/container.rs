@@ -1,6 +1,7 @@
 //! What tier `container` requires of a run on the host's kernel, measured on its first process.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use freeboard_control::{Evidence, Fact};
 use freeboard_netns::inspect;
@@ -23,6 +24,8 @@ pub struct Expected<'a> {
     /// Interpreters of a session that wait for their next cell: the first process has a handle of,
     /// a line and two pipes to each.
     pub interpreters: usize,
+    /// On which a machine is asked about itself.
+    pub monitor: Option<&'a OwnedFd>,
 }
 
 /// The name of the fact that changes with the interpreters of a session.
@@ -247,6 +250,7 @@ mod tests {
             channel_inode: 0,
             inside: &[],
             interpreters: 0,
+            monitor: None,
         };
         let evidence = measure(&expected).unwrap();
         for name in ["namespace_pid", "namespace_net", "seccomp_mode", "uid_map", "root", "mounts"] {

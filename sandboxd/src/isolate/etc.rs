@@ -93,6 +93,11 @@ pub fn generate(guest: (u32, u32), ca_pem: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// The host's bundle of roots, where it has one.
+pub(crate) fn host_bundle() -> Option<Vec<u8>> {
+    HOST_BUNDLES.iter().find_map(|path| std::fs::read(path).ok())
+}
+
 /// The system's roots and ours. A host without a bundle gives one with ours alone.
 fn write_bundle(ca_pem: &str) -> io::Result<()> {
     let mut bundle = std::fs::File::create(relative(CA_BUNDLE))?;

@@ -3,8 +3,11 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+
+use super::view::View;
 
 /// The id that runtimes give to a process that shall have no rights.
 pub const NOBODY: u32 = 65534;
@@ -13,6 +16,58 @@ pub const NOBODY: u32 = 65534;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kernel {
     Gvisor(Gvisor),
+    Microvm(Box<Microvm>),
+    /// What a container engine started by itself.
+    Engine,
+}
+
+impl Kernel {
+    /// How long it may take to be ready, where that is not as usual.
+    pub fn setup_limit(&self) -> Option<Duration> {
+        match self {
+            Self::Microvm(machine) => machine.setup_limit_seconds.map(Duration::from_secs),
+            Self::Gvisor(_) | Self::Engine => None,
+        }
+    }
+}
+
+/// What the child needs to start a virtual machine.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Microvm {
+    /// QEMU, on the host and in the machine monitor's own root.
+    pub qemu: Known,
+    /// The kernel, and its release.
+    pub kernel: Known,
+    pub release: String,
+    /// What the initramfs is made of: names in it, and files of the host.
+    pub pieces: Vec<(String, PathBuf)>,
+    pub initramfs_sha256: String,
+    /// What QEMU itself sees of the host: programs and libraries.
+    pub tools: View,
+    pub accelerator: Accelerator,
+    /// Memory of the machine.
+    pub memory_mib: u64,
+    pub processors: u64,
+    /// What its first process is told.
+    pub words: String,
+    pub setup_limit_seconds: Option<u64>,
+}
+
+/// A file that was looked at: its path, what it was then, and the SHA-256 of its bytes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    pub path: PathBuf,
+    pub file: FileIdentity,
+    pub sha256: String,
+}
+
+/// What executes the machine's code.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Accelerator {
+    /// The processor, through this device.
+    Kvm { device: PathBuf },
+    /// QEMU translates it; why it is not KVM, and how many thousand times a second the processor's counter moves.
+    Translated { why: String, ticks_khz: u64 },
 }
 
 /// What the child needs to start gVisor.

@@ -24,6 +24,15 @@ pub fn drop_capabilities() -> io::Result<()> {
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
     set_capabilities_secure_bits(bits)?;
+    drop_bounding_set()?;
+    clear_ambient_capability_set()?;
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
+    Ok(())
+}
+
+/// No program that this process or its children execute gets a capability, whatever its file says.
+pub fn drop_bounding_set() -> io::Result<()> {
     for bit in 0..64 {
         let Some(capability) = CapabilitySet::from_bits(1 << bit) else { continue };
         match remove_capability_from_bounding_set(capability) {
@@ -32,9 +41,6 @@ pub fn drop_capabilities() -> io::Result<()> {
             Err(error) => return Err(error.into()),
         }
     }
-    clear_ambient_capability_set()?;
-    let none = CapabilitySet::empty();
-    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?;
     set_no_new_privs(true)?;
     Ok(())
 }

@@ -1,7 +1,11 @@
 //! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
 
+mod around;
+pub mod docker;
 pub mod gvisor;
+pub mod microvm;
 pub mod native;
+mod program;
 mod session;
 mod start;
 pub mod wasm;
@@ -24,6 +28,8 @@ pub struct Description {
     pub name: &'static str,
     /// The tier that preflight and smoke test support. A run's own tier is measured again.
     pub tier: Tier,
+    /// Why it is not the tier that a provider of its kind can reach; `None` where it is.
+    pub weaker: Option<String>,
     /// Content-addressed identity of the engine or root, or empty.
     pub environment: String,
     pub supports_javascript: bool,

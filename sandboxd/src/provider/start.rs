@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::docker::{self, DockerConfig, DockerProvider};
 use super::gvisor::{GvisorConfig, GvisorProvider, Platform};
+use super::microvm::{MicrovmConfig, MicrovmProvider};
 use super::native::{NativeConfig, NativeProvider};
 use super::wasm::{self, WasmProvider};
 use super::{CreateError, Provider};
@@ -15,16 +17,20 @@ pub enum Kind {
     Wasm,
     Native,
     Gvisor,
+    Microvm,
+    Docker,
 }
 
 impl Kind {
-    pub const ALL: [Self; 3] = [Self::Wasm, Self::Native, Self::Gvisor];
+    pub const ALL: [Self; 5] = [Self::Wasm, Self::Native, Self::Gvisor, Self::Microvm, Self::Docker];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Wasm => "wasm",
             Self::Native => "native",
             Self::Gvisor => "gvisor",
+            Self::Microvm => "microvm",
+            Self::Docker => "docker",
         }
     }
 
@@ -44,7 +50,7 @@ pub struct RunLimits {
     pub concurrent: u32,
 }
 
-/// What runs of `native` and `gvisor` see, as configured.
+/// What runs of `native`, `gvisor` and `microvm` see, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NativeView {
     /// Instead of the host's tools.
@@ -60,6 +66,18 @@ pub struct Engines {
     pub gvisor_runsc: Option<PathBuf>,
     /// `None` = as runsc chooses.
     pub gvisor_platform: Option<Platform>,
+    /// `None` = looked for in the usual folders.
+    pub microvm_qemu: Option<PathBuf>,
+    /// `None` = the newest that will do.
+    pub microvm_kernel: Option<PathBuf>,
+    /// `None` = /dev/kvm.
+    pub microvm_kvm: Option<PathBuf>,
+    /// `None` = /var/run/docker.sock.
+    pub docker_socket: Option<PathBuf>,
+    /// `None` = there is no provider `docker`.
+    pub docker_image: Option<String>,
+    /// `None` = runc.
+    pub docker_runtime: Option<docker::Runtime>,
     pub view: NativeView,
 }
 
@@ -113,6 +131,36 @@ pub fn start(
                 ..GvisorConfig::default()
             };
             Ok(Arc::new(GvisorProvider::start(config)?))
+        }
+        Kind::Docker => {
+            let usual = DockerConfig::default();
+            let config = DockerConfig {
+                socket: engines.docker_socket.clone().unwrap_or(usual.socket),
+                image: engines.docker_image.clone().unwrap_or_default(),
+                runtime: engines.docker_runtime.unwrap_or(usual.runtime),
+                memory_mib: limits.memory_mib,
+                cpus: limits.cpus,
+                pids: limits.pids,
+                disk_mib: limits.disk_mib,
+                ..DockerConfig::default()
+            };
+            Ok(Arc::new(DockerProvider::start(config)?))
+        }
+        Kind::Microvm => {
+            let usual = MicrovmConfig::default();
+            let config = MicrovmConfig {
+                kvm: engines.microvm_kvm.clone().unwrap_or(usual.kvm),
+                qemu: engines.microvm_qemu.clone(),
+                kernel: engines.microvm_kernel.clone(),
+                root: view.root.clone(),
+                extra_read_only: view.extra_read_only.clone(),
+                memory_mib: limits.memory_mib,
+                cpus: limits.cpus,
+                pids: limits.pids,
+                disk_mib: limits.disk_mib,
+                ..MicrovmConfig::default()
+            };
+            Ok(Arc::new(MicrovmProvider::start(config)?))
         }
     }
 }

@@ -4,9 +4,17 @@
 //! as another user they say that they were skipped.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "../own_kernel/basics.rs"]
 mod basics;
+mod evidence;
+#[path = "../own_kernel/gate.rs"]
 mod gate;
+#[path = "../own_kernel/isolation.rs"]
 mod isolation;
+#[path = "../own_kernel/lifecycle.rs"]
 mod lifecycle;
+#[path = "../own_kernel/limits.rs"]
 mod limits;
+#[path = "../own_kernel/sessions.rs"]
+mod sessions;
 mod support;

@@ -99,6 +99,7 @@ impl Fake {
         let description = Description {
             name: "fake",
             tier: Tier::Container,
+            weaker: None,
             environment: "fake:1".into(),
             supports_javascript: true,
             supports_project: true,

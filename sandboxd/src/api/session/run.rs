@@ -202,7 +202,7 @@ fn order(
     let measured = entry.facts.evidence.tier;
     let refused = |refusal: Refusal| refuse::run_error(&run, &refusal.into());
     if let Some(needed) = floor.filter(|needed| measured < *needed) {
-        return Err(refused(Refusal::Unplaced(Unplaced::TooWeak { needed, best: measured })));
+        return Err(refused(Refusal::Unplaced(Unplaced::TooWeak { needed, best: measured, why: None })));
     }
     check::narrows(entry.facts.rule.as_ref(), rule).map_err(invalid)?;
     // As for a single run: no provider here states a software identity, and an unstated one meets no rule.

@@ -4,20 +4,20 @@
 //! program inside gVisor speaks with the daemon over a channel of its own; this process speaks only when the runtime fails.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
 use freeboard_guest::protocol::Doors;
 use freeboard_netns::{CatchAll, Families, Form, Gate, GateSpec, Home, JoinedGate, Plan, apply_here};
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, WaitOptions, pidfd_open, setrlimit, wait};
+use rustix::process::Pid;
 use rustix::thread::{
     CapabilitiesSecureBits, LinkNameSpaceType, move_into_link_name_space, set_capabilities_secure_bits,
     set_no_new_privs,
 };
 
+use super::super::around::{Started, set_limits, watch};
 use super::root::{self, Check};
 use super::{bundle, limits};
 use crate::causes::chain;
@@ -37,7 +37,7 @@ pub(crate) fn live(
     begun: Result<(), SetupError>,
 ) -> i32 {
     let runtime = begun.and_then(|()| build(boundary, gvisor, &channel));
-    match runtime.and_then(|runtime| watch(runtime, &channel)) {
+    match runtime.and_then(|runtime| watch(&runtime, &channel)) {
         Ok(()) => 0,
         Err(error) => {
             error.send(&mut channel);
@@ -47,7 +47,7 @@ pub(crate) fn live(
 }
 
 /// The steps in order. Later ones take away what earlier ones needed.
-fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<Pid, SetupError> {
+fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<Started, SetupError> {
     setup::become_guest_user(boundary)?;
     // The runtime gives up rights by changing users, which must work as usual.
     set_capabilities_secure_bits(CapabilitiesSecureBits::empty()).map_err(at("reset the secure bits"))?;
@@ -57,7 +57,7 @@ fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<P
     sockets.push(for_daemon.into());
     // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
     // (test: the_sockets_are_the_brokers_alone).
-    setup::send_doors(channel, &Doors { doors, guest_channel: true }, sockets)
+    setup::send_doors(channel, &Doors { doors, guest_channel: true, monitor: false }, sockets)
         .map_err(at("hand the gate's sockets over"))?;
     let check = if network.joined.is_some() && root::shows_sign_everywhere() {
         Check::Misfires
@@ -67,7 +67,7 @@ fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<P
     root::enter(boundary, gvisor, check)
         .map_err(|error| SetupError { step: error.what, source: error.source })?;
     setup::silence().map_err(at("open /dev/null"))?;
-    set_limits(boundary).map_err(at("set resource limits"))?;
+    set_limits(boundary, limits::KERNEL_OPEN_FILES).map_err(at("set resource limits"))?;
     sys::leave_realtime().map_err(at("take an ordinary scheduling policy"))?;
     set_no_new_privs(true).map_err(at("forbid new privileges"))?;
     let runtime = start(boundary, gvisor, for_guest).map_err(at("start runsc"))?;
@@ -77,7 +77,7 @@ fn build(boundary: &Boundary, gvisor: &Gvisor, channel: &UnixStream) -> Result<P
             .map_err(at("enter the gate"))?;
     }
     privileges::drop_capabilities().map_err(at("drop capabilities"))?;
-    Ok(runtime)
+    Ok(Started { pid: runtime, step: "run gVisor", messages: &[MESSAGES] })
 }
 
 /// The network of the run: the thread that made it is in the guest's namespace.
@@ -119,21 +119,6 @@ impl Network {
     }
 }
 
-/// The group holds the run as a whole. These stand beside it.
-fn set_limits(boundary: &Boundary) -> io::Result<()> {
-    let files = limits::KERNEL_OPEN_FILES;
-    for (resource, limit) in [
-        (Resource::Core, 0),
-        (Resource::Nproc, privileges::processes(&boundary.limits, true)),
-        (Resource::Nofile, files),
-        (Resource::Rtprio, 0),
-    ] {
-        let most = rustix::process::getrlimit(resource).maximum.map_or(limit, |most| most.min(limit));
-        setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })?;
-    }
-    Ok(())
-}
-
 /// Starts the runtime in the thread's network, with the guest's channel as the run's standard input.
 fn start(boundary: &Boundary, gvisor: &Gvisor, channel: UnixStream) -> io::Result<Pid> {
     let child = Command::new(format!("/{}", bundle::RUNSC))
@@ -146,46 +131,4 @@ fn start(boundary: &Boundary, gvisor: &Gvisor, channel: UnixStream) -> io::Resul
         .spawn()?;
     // The handle is dropped without waiting: pid 1 reaps by itself, this child like every orphan.
     Ok(Pid::from_child(&child))
-}
-
-/// Waits until the runtime ends or the daemon hangs up. The end of this process ends everything in its namespace.
-fn watch(runtime: Pid, channel: &UnixStream) -> Result<(), SetupError> {
-    let pidfd = pidfd_open(runtime, PidfdFlags::empty()).map_err(at("watch runsc"))?;
-    loop {
-        let mut polled = [PollFd::new(&pidfd, PollFlags::IN), PollFd::new(channel, PollFlags::RDHUP)];
-        match poll(&mut polled, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(at("wait for runsc")(error)),
-        }
-        let [ended, hung_up] = polled.each_ref().map(|entry| !entry.revents().is_empty());
-        if hung_up {
-            return Ok(());
-        }
-        if ended && let Some(failed) = reap(runtime) {
-            return if failed { Err(failure()) } else { Ok(()) };
-        }
-    }
-}
-
-/// Reaps what ended. Whether the runtime is among it, and whether it failed.
-fn reap(runtime: Pid) -> Option<bool> {
-    let mut failed = None;
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        if pid == runtime {
-            failed = Some(status.exit_status() != Some(0));
-        }
-    }
-    failed
-}
-
-/// What the runtime said last.
-fn failure() -> SetupError {
-    let mut text = Vec::new();
-    if let Ok(file) = File::open(MESSAGES) {
-        // What cannot be read is not told; the step is.
-        let _ = file.take(limits::MESSAGE_BYTES).read_to_end(&mut text);
-    }
-    let text = String::from_utf8_lossy(&text);
-    let text = if text.trim().is_empty() { "it ended without a message" } else { text.trim() };
-    SetupError { step: "run gVisor".into(), source: io::Error::other(text.replace('\n', "; ")) }
 }

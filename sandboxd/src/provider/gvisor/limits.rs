@@ -14,8 +14,5 @@ pub(super) const RUNTIME_BYTES: u64 = 8 << 20;
 /// Inodes of the same.
 pub(super) const RUNTIME_INODES: u64 = 2048;
 
-/// Bytes of the runtime's messages that are told to the daemon when it fails.
-pub(super) const MESSAGE_BYTES: u64 = 2048;
-
 /// Open descriptors of gVisor's kernel and its file server: each open file of the run is one of theirs, and mappings more.
 pub(super) const KERNEL_OPEN_FILES: u64 = 1 << 16;

@@ -195,6 +195,7 @@ mod tests {
             channel_inode: 0,
             inside: &inside,
             interpreters: 0,
+            monitor: None,
         };
         let evidence = measure(&expected).unwrap();
         let names =

@@ -25,12 +25,12 @@ use futures_util::future::BoxFuture;
 use rustix::process::{getegid, geteuid};
 
 pub use config::{GvisorConfig, Platform};
-use runtime::Program;
 
 use super::native::can_run;
 use super::native::config::cpu_milli;
 use super::native::link::LazyLink;
 use super::native::sandbox::{Interpreters, NativeSandbox};
+use super::program::{Program, find_guest};
 use super::{CreateError, Description, Plan, Provider, Sandbox};
 use crate::child::launcher::Launcher;
 use crate::isolate::kernel::{Gvisor, Kernel};
@@ -72,7 +72,7 @@ impl GvisorProvider {
     /// Looks at the runtime and at the host's tools (or the given root), and takes over the launcher.
     pub fn new(config: GvisorConfig, launcher: Launcher) -> Result<Self, CreateError> {
         let runsc = Arc::new(runtime::find_runsc(config.runsc.as_deref())?);
-        let guest = runtime::find_guest(config.guest.as_deref())?;
+        let guest = find_guest(config.guest.as_deref())?;
         let view = match &config.root {
             Some(root) => View::of_folder(root),
             None => View::of_host(&config.extra_read_only),
@@ -156,6 +156,7 @@ impl Provider for GvisorProvider {
         Description {
             name: NAME,
             tier: Tier::Kernel,
+            weaker: None,
             environment: String::new(),
             supports_javascript: self.node.is_some(),
             supports_project: true,
@@ -177,9 +178,14 @@ impl Provider for GvisorProvider {
             let boundary = self.boundary(plan).await?;
             let interpreters = Interpreters::of(self.node.as_deref(), self.python.as_deref());
             let job = plan.job.clone();
-            let sandbox =
-                NativeSandbox::create(self.link.get()?, boundary, job, interpreters, measure::measure)
-                    .await?;
+            let sandbox = NativeSandbox::create(
+                self.link.get()?,
+                boundary,
+                job,
+                interpreters,
+                Arc::new(measure::measure),
+            )
+            .await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }

@@ -10,6 +10,7 @@ mod session;
 pub(in crate::provider) mod smoke;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use freeboard_policy::Tier;
@@ -131,6 +132,7 @@ impl Provider for NativeProvider {
         Description {
             name: NAME,
             tier: Tier::Container,
+            weaker: None,
             environment: String::new(),
             supports_javascript: self.node.is_some(),
             supports_project: true,
@@ -155,7 +157,7 @@ impl Provider for NativeProvider {
                 boundary,
                 plan.job.clone(),
                 Interpreters::of(self.node.as_deref(), self.python.as_deref()),
-                crate::evidence::measure,
+                Arc::new(crate::evidence::measure),
             )
             .await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)

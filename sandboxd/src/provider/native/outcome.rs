@@ -81,7 +81,9 @@ impl Collector {
     }
 
     /// The ordinary end.
-    pub(super) fn finish(mut self, report: Report, usage: Usage, limits: &Limits) -> Outcome {
+    pub(super) fn finish(mut self, report: Report, mut usage: Usage, limits: &Limits) -> Outcome {
+        usage.memory_kills += report.counted.memory_kills;
+        usage.pids_refusals += report.counted.pids_refusals;
         if !report.detail.is_empty() {
             self.details.push(report.detail);
         }

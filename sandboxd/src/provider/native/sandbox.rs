@@ -40,8 +40,12 @@ const FAILURE_LIMIT: Duration = Duration::from_secs(1);
 /// How long a killed run may take to be gone. Only a process stuck in the kernel takes longer; that is reported.
 const GONE_LIMIT: Duration = Duration::from_secs(5);
 
+/// How long an engine may take to remove what is left of a run that is dead: it deletes a copy of the image's files where its
+/// storage knows nothing better.
+const REMOVED_LIMIT: Duration = Duration::from_secs(30);
+
 /// How a provider measures what was built.
-pub(in crate::provider) type Measurement = fn(&Expected<'_>) -> io::Result<Evidence>;
+pub(in crate::provider) type Measurement = Arc<dyn Fn(&Expected<'_>) -> io::Result<Evidence> + Send + Sync>;
 
 /// The boundary of one run.
 pub(in crate::provider) struct NativeSandbox {
@@ -52,6 +56,8 @@ pub(in crate::provider) struct NativeSandbox {
     pub(super) channel: Channel,
     /// To what runs around the guest program, where that has a channel of its own.
     outer: Option<Channel>,
+    /// On which a machine is asked about itself.
+    monitor: Option<OwnedFd>,
     channel_inode: u64,
     ready: Ready,
     pub(super) doors: Vec<(Door, OwnedFd)>,
@@ -87,8 +93,27 @@ pub(super) struct Life {
     pidfd: OwnedFd,
     pub(super) group: Option<Group>,
     gone: Option<oneshot::Receiver<Usage>>,
+    /// Somebody else counts what the run used, and removes the count with it.
+    counted_elsewhere: bool,
     /// Keeps the launcher, and so the run, alive.
-    _link: Arc<Link>,
+    _link: Option<Arc<Link>>,
+}
+
+/// A run that something else than our launcher started: a container engine.
+pub(in crate::provider) struct Parts {
+    pub boundary: Boundary,
+    pub job: Job,
+    pub interpreters: Interpreters,
+    pub measurement: Measurement,
+    /// A socket to the guest program.
+    pub channel: OwnedFd,
+    pub doors: Vec<(Door, OwnedFd)>,
+    /// The first process, as the host numbers it, and the descriptor that names it.
+    pub pid: i32,
+    pub pidfd: OwnedFd,
+    pub group: Group,
+    /// Comes when nothing is left.
+    pub gone: oneshot::Receiver<Usage>,
 }
 
 impl Drop for Life {
@@ -123,11 +148,14 @@ impl NativeSandbox {
         let (channel, theirs) = Channel::pair().map_err(step("make the channel to the run"))?;
         let channel_inode =
             rustix::fs::fstat(&theirs).map_err(io::Error::from).map_err(step("look at the channel"))?;
-        let limit = if boundary.kernel.is_some() { KERNEL_SETUP_LIMIT } else { SETUP_LIMIT };
+        let limit = match &boundary.kernel {
+            None => SETUP_LIMIT,
+            Some(kernel) => kernel.setup_limit().unwrap_or(KERNEL_SETUP_LIMIT),
+        };
         let child = link.create(boundary.clone(), theirs.as_fd()).await.map_err(|error| explain(&error))?;
         drop(theirs);
         let Child { pid, pidfd, group, gone } = child;
-        let life = Life { pid, pidfd, group, gone: Some(gone), _link: link };
+        let life = Life { pid, pidfd, group, gone: Some(gone), counted_elsewhere: false, _link: Some(link) };
         let mut sandbox = Self {
             boundary,
             job,
@@ -135,15 +163,60 @@ impl NativeSandbox {
             measurement,
             channel,
             outer: None,
+            monitor: None,
             channel_inode: channel_inode.st_ino,
             ready: Ready::default(),
             doors: Vec::new(),
             life,
         };
-        timeout(limit, sandbox.wait_ready())
+        let built = timeout(limit, sandbox.wait_ready())
             .await
-            .map_err(|_| step("wait for the boundary")(io::Error::from(io::ErrorKind::TimedOut)))??;
-        Ok(sandbox)
+            .map_err(|_| step("wait for the boundary")(io::Error::from(io::ErrorKind::TimedOut)))
+            .flatten();
+        match built {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                // Nothing of it is left when the caller hears of it: a second attempt may have the same name.
+                let _ = sandbox.life.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes a run over whose guest program is about to say that it stands.
+    pub(in crate::provider) async fn over(parts: Parts, limit: Duration) -> Result<Self, CreateError> {
+        let step = |source| CreateError::Step { step: "hear from the run's first process".into(), source };
+        let Parts { boundary, job, interpreters, measurement, channel, doors, pid, pidfd, group, gone } =
+            parts;
+        let life =
+            Life { pid, pidfd, group: Some(group), gone: Some(gone), counted_elsewhere: true, _link: None };
+        let channel = Channel::over(channel).map_err(step)?;
+        let mut sandbox = Self {
+            boundary,
+            job,
+            interpreters,
+            measurement,
+            channel,
+            outer: None,
+            monitor: None,
+            channel_inode: 0,
+            ready: Ready::default(),
+            doors,
+            life,
+        };
+        let built = timeout(limit, sandbox.wait_ready()).await;
+        match built.map_err(|_| step(io::Error::from(io::ErrorKind::TimedOut))).flatten() {
+            Ok(()) => Ok(sandbox),
+            Err(error) => {
+                let _ = sandbox.life.end().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends one frame before the job.
+    pub(in crate::provider) async fn say(&mut self, kind: Kind, body: &[u8]) -> io::Result<()> {
+        self.channel.send(kind, body).await
     }
 
     async fn wait_ready(&mut self) -> Result<(), CreateError> {
@@ -162,6 +235,9 @@ impl NativeSandbox {
                         let guest = sockets.pop().ok_or_else(|| step(invalid()))?;
                         let guest = Channel::over(guest).map_err(step)?;
                         self.outer = Some(std::mem::replace(&mut self.channel, guest));
+                    }
+                    if doors.monitor {
+                        self.monitor = Some(sockets.pop().ok_or_else(|| step(invalid()))?);
                     }
                     if sockets.len() != doors.doors.len() {
                         return Err(step(invalid()));
@@ -210,6 +286,7 @@ impl NativeSandbox {
             channel_inode: self.channel_inode,
             inside: &self.ready.facts,
             interpreters,
+            monitor: self.monitor.as_ref(),
         };
         (self.measurement)(&expected)
     }
@@ -326,15 +403,21 @@ impl Life {
 
     /// Kills what is left and waits until nothing is.
     pub(super) async fn end(&mut self) -> Result<Usage, RunFailure> {
+        let counted = match &self.group {
+            Some(group) if self.counted_elsewhere => group.usage(),
+            _ => Usage::default(),
+        };
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         let stuck = || RunFailure::Lost("a killed process of the run does not end".into());
         let gone = self.pidfd.try_clone().and_then(watch_readable);
         let gone = gone.map_err(|error| RunFailure::Lost(error.to_string()))?;
         // Readable when pid 1 is dead, which is after everything in its namespace is.
         let _ = timeout(GONE_LIMIT, gone.readable()).await.map_err(|_| stuck())?;
-        let Some(usage) = self.gone.take() else { return Ok(Usage::default()) };
+        let Some(usage) = self.gone.take() else { return Ok(counted) };
+        let limit = if self.counted_elsewhere { REMOVED_LIMIT } else { GONE_LIMIT };
         // A lost launcher cannot say what was used; the run is over all the same.
-        Ok(timeout(GONE_LIMIT, usage).await.map_err(|_| stuck())?.unwrap_or_default())
+        let usage = timeout(limit, usage).await.map_err(|_| stuck())?.unwrap_or_default();
+        Ok(if self.counted_elsewhere { counted } else { usage })
     }
 }
 

@@ -108,6 +108,7 @@ impl Provider for WasmProvider {
         Description {
             name: NAME,
             tier: Tier::Process,
+            weaker: None,
             environment: format!("sha256:{ENGINE_SHA256}"),
             supports_javascript: true,
             supports_project: false,

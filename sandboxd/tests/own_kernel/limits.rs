@@ -2,19 +2,17 @@
 
 use std::time::Duration;
 
-use freeboard_sandboxd::provider::gvisor::GvisorConfig;
-
 use crate::support::*;
 
-fn small() -> GvisorConfig {
-    GvisorConfig { memory_mib: 96, pids: 32, disk_mib: 8, ..GvisorConfig::default() }
+fn small() -> Settings {
+    Settings { memory_mib: 96, pids: 32, disk_mib: 8 }
 }
 
 #[test]
 fn f08_a_memory_bomb_is_no_success_and_says_memory() {
     with_provider(small(), async |provider| {
         let outcome = run(
-            &provider,
+            provider,
             python("b = bytearray(600 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\nprint('all')"),
         )
         .await
@@ -22,7 +20,7 @@ fn f08_a_memory_bomb_is_no_success_and_says_memory() {
         let (code, stdout, _) = first(&outcome);
         assert!(code != 0 && stdout.is_empty(), "{outcome:?}");
         assert!(outcome.detail.contains("memory"), "{outcome:?}");
-        assert_eq!(first(&run(&provider, shell("echo next")).await.unwrap()).1, "next\n");
+        assert_eq!(first(&run(provider, shell("echo next")).await.unwrap()).1, "next\n");
     });
 }
 
@@ -38,11 +36,11 @@ fn f07_a_fork_bomb_ends_and_says_pids() {
              print('all')",
         );
         job.timeout = Duration::from_secs(20);
-        let outcome = run(&provider, job).await.unwrap();
+        let outcome = run(provider, job).await.unwrap();
         let (code, stdout, _) = first(&outcome);
         assert!(code != 0 && !stdout.contains("all"), "{outcome:?}");
         assert!(outcome.detail.contains("pids"), "{outcome:?}");
-        assert_eq!(first(&run(&provider, shell("echo next")).await.unwrap()).1, "next\n");
+        assert_eq!(first(&run(provider, shell("echo next")).await.unwrap()).1, "next\n");
     });
 }
 
@@ -50,7 +48,7 @@ fn f07_a_fork_bomb_ends_and_says_pids() {
 fn f09_the_work_directory_has_its_size() {
     with_provider(small(), async |provider| {
         let script = "dd if=/dev/zero of=/work/x bs=1M count=64 2>/dev/null; echo $?; wc -c < /work/x";
-        let outcome = run(&provider, shell(script)).await.unwrap();
+        let outcome = run(provider, shell(script)).await.unwrap();
         let (_, stdout, stderr) = first(&outcome);
         let lines: Vec<&str> = stdout.lines().collect();
         assert_eq!(lines[0], "1", "{stderr}");
@@ -61,8 +59,8 @@ fn f09_the_work_directory_has_its_size() {
 
 #[test]
 fn f10_a_flood_is_cut_and_flagged() {
-    with_provider(GvisorConfig::default(), async |provider| {
-        let outcome = run(&provider, shell("head -c 3000000 /dev/zero; echo end >&2")).await.unwrap();
+    with_provider(Settings::default(), async |provider| {
+        let outcome = run(provider, shell("head -c 3000000 /dev/zero; echo end >&2")).await.unwrap();
         let step = &outcome.steps[0];
         assert!(step.stdout_truncated && step.stdout.len() == 64 << 10, "{}", step.stdout.len());
         assert_eq!(step.stderr, b"end\n");

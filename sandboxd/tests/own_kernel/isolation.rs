@@ -1,13 +1,11 @@
 //! What a program inside cannot do (ATTACKS F), each attempt with its positive control where one is possible.
 
-use freeboard_sandboxd::provider::gvisor::GvisorConfig;
-
 use crate::support::*;
 
 /// Runs Python that prints a line for each thing that worked and must not.
 fn nothing_works(script: &str) {
-    with_provider(GvisorConfig::default(), async |provider| {
-        let outcome = run(&provider, python(&format!("{script}\nprint('end')"))).await.unwrap();
+    with_provider(Settings::default(), async |provider| {
+        let outcome = run(provider, python(&format!("{script}\nprint('end')"))).await.unwrap();
         let (code, stdout, stderr) = first(&outcome);
         assert_eq!((code, stdout.as_str()), (0, "end\n"), "{stderr}");
     });
@@ -47,17 +45,17 @@ fn f04_rights_do_not_come_back() {
 
 #[test]
 fn f04_a_set_user_id_program_gives_nothing() {
-    with_provider(GvisorConfig::default(), async |provider| {
+    with_provider(Settings::default(), async |provider| {
         let script = "for p in /usr/bin/su /usr/bin/passwd /usr/bin/mount; do [ -u $p ] && echo set-user-id; done; \
                       python3 -c \"import os; print(os.getresuid())\"";
-        let (_, stdout, _) = first(&run(&provider, shell(script)).await.unwrap());
+        let (_, stdout, _) = first(&run(provider, shell(script)).await.unwrap());
         assert!(stdout.ends_with("(1000, 1000, 1000)\n"), "{stdout}");
     });
 }
 
 #[test]
 fn f05_the_first_process_can_neither_be_read_nor_traced_nor_killed() {
-    with_provider(GvisorConfig::default(), async |provider| {
+    with_provider(Settings::default(), async |provider| {
         let script = "import os, ctypes\n\
             libc = ctypes.CDLL(None, use_errno=True)\n\
             for name in ['mem', 'fd/3']:\n\
@@ -69,7 +67,7 @@ fn f05_the_first_process_can_neither_be_read_nor_traced_nor_killed() {
             \x20   try: os.kill(1, signal); print('signal', signal)\n\
             \x20   except OSError: pass\n\
             print('end')";
-        let outcome = run(&provider, python(script)).await.unwrap();
+        let outcome = run(provider, python(script)).await.unwrap();
         let (_, stdout, stderr) = first(&outcome);
         assert_eq!(stdout, "end\n", "{stderr}");
     });
@@ -77,18 +75,18 @@ fn f05_the_first_process_can_neither_be_read_nor_traced_nor_killed() {
 
 #[test]
 fn f13_f44_nothing_of_the_host_is_seen() {
-    with_provider(GvisorConfig::default(), async |provider| {
+    with_provider(Settings::default(), async |provider| {
         let script = "import os\n\
             print(os.listdir('/root'), os.listdir('/home'), os.path.exists('/opt'), os.path.exists('/srv'))\n\
             print(open('/etc/hostname').read().strip(), os.uname().nodename)\n\
-            print(sorted(p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid())))";
-        let (_, stdout, stderr) = first(&run(&provider, python(script)).await.unwrap());
+            print(sorted(p for p in os.listdir('/proc') if p.isdigit() and int(p) not in (1, os.getpid()) and open('/proc/%s/cmdline' % p).read()))";
+        let (_, stdout, stderr) = first(&run(provider, python(script)).await.unwrap());
         assert_eq!(stdout, "[] [] False False\nsandbox sandbox\n[]\n", "{stderr}");
         let host = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
         let root_source = host.lines().find(|line| line.split(' ').nth(4) == Some("/")).unwrap();
         let device = root_source.rsplit(' ').nth(1).unwrap();
         let (_, stdout, _) =
-            first(&run(&provider, shell("cat /proc/mounts /proc/self/mountinfo")).await.unwrap());
+            first(&run(provider, shell("cat /proc/mounts /proc/self/mountinfo")).await.unwrap());
         assert!(stdout.contains("/work") && !stdout.contains(device), "{device} in {stdout}");
     });
 }

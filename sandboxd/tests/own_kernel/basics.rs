@@ -1,0 +1,49 @@
+//! What works: languages, files, exit codes.
+
+use freeboard_sandboxd::job::{Ending, JobFile, Payload};
+
+use crate::support::*;
+
+#[test]
+fn shell_python_javascript_and_commands_run() {
+    with_provider(Settings::default(), async |provider| {
+        let outcome = run(provider, shell("echo $((6*7)); echo oops >&2; exit 3")).await.unwrap();
+        assert_eq!(first(&outcome), (3, "42\n".into(), "oops\n".into()));
+        let outcome = run(provider, python("print(6*7)")).await.unwrap();
+        assert_eq!(first(&outcome), (0, "42\n".into(), String::new()));
+        let command = job(Payload::Command { argv: vec!["uname".into(), "-s".into()] });
+        assert_eq!(first(&run(provider, command).await.unwrap()).1, "Linux\n");
+        let unknown = job(Payload::Command { argv: vec!["no-such-command".into()] });
+        assert_eq!(first(&run(provider, unknown).await.unwrap()).0, 127);
+        if provider.describe().supports_javascript {
+            let script = job(Payload::JavaScript { code: "console.log(6*7)".into() });
+            let outcome = run(provider, script).await.unwrap();
+            assert_eq!(first(&outcome), (0, "42\n".into(), String::new()));
+        }
+    });
+}
+
+#[test]
+fn files_go_in_and_artifacts_come_out_and_no_link_is_followed() {
+    with_provider(Settings::default(), async |provider| {
+        let mut job = shell(
+            "set -e; test \"$(cat in/a.txt)\" = content; ./in/run.sh > out.txt; rm in/a.txt; \
+             ln -s /etc/passwd link; mkdir -p d; ln -s /etc d/e; test $(id -u) != 0 && echo user >> out.txt",
+        );
+        job.files = vec![
+            JobFile { path: "in/a.txt".into(), content: b"content".to_vec() },
+            JobFile { path: "in/run.sh".into(), content: b"#!/bin/sh\necho ran\n".to_vec() },
+        ];
+        job.artifacts = ["out.txt", "link", "d/e/passwd", "missing"].map(String::from).to_vec();
+        let outcome = run(provider, job).await.unwrap();
+        assert_eq!(outcome.ending, Ending::Completed, "{outcome:?}");
+        assert_eq!(first(&outcome).0, 0, "{outcome:?}");
+        let artifacts = vec![JobFile { path: "out.txt".into(), content: b"ran\nuser\n".to_vec() }];
+        assert_eq!(outcome.artifacts, artifacts);
+    });
+}
+
+#[test]
+fn the_smoke_test_passes_here() {
+    with_provider(Settings::default(), async |provider| provider.smoke_test().await.unwrap());
+}
