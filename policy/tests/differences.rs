@@ -242,6 +242,15 @@ fn a_deny_rule_below_a_segment_is_a_difference_at_an_escaped_slash() {
 }
 
 #[test]
+fn an_empty_piece_behind_an_escaped_slash_is_no_name() {
+    let routes = "\n[grant.odd]\ncallers = [\"bot\"]\n[[grant.odd.allow]]\napi = \"wiki\"\nroutes = [\"GET /a/a%2f*\"]\n\
+                  [[grant.odd.deny]]\napi = \"wiki\"\nroutes = [\"GET|POST /a/a/{x}\"]\n";
+    let diff = Diff::between(&load(&format!("{BASE}{routes}")), &load(BASE));
+    let [change] = diff.changes.as_slice() else { panic!("{}", diff.render()) };
+    assert!(!change.undecided && change.kind == Kind::Refused, "{}", diff.render());
+}
+
+#[test]
 fn what_a_reviewer_must_see_first_stands_first() {
     let diff = compare(&[
         ("floor = \"kernel\"\n", ""),

@@ -165,7 +165,8 @@ impl Trie {
                         self.walk(*child, path, depth + 1, visit)?;
                     }
                 }
-                if let Some(child) = node.any {
+                // Only the second reading of `a%2F%2Fb` has an empty segment, which is no `{x}`.
+                if let Some(child) = node.any.filter(|_| !segment.is_empty()) {
                     self.walk(child, path, depth + 1, visit)?;
                 }
             }
