@@ -163,14 +163,16 @@ pub enum Fault {
 }
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident => $code:literal, $fault:ident, $status:literal;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident => $code:literal, $fault:ident, $status:literal;)*) => {
         /// Every reason why a request, connection, query or run is refused or fails. The code is stable: it is what
         /// the guest reads in the refusal body, what the audit record holds and what docs/reference lists.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
-        pub enum Reason { $($(#[$doc])* #[serde(rename = $code)] $variant,)* }
+        pub enum Reason { $($(#[doc = $doc])* #[serde(rename = $code)] $variant,)* }
 
         impl Reason {
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+            /// What it means, for people: the text of the reference page.
+            pub const fn meaning(self) -> &'static str { match self { $(Self::$variant => concat!($($doc,)*),)* } }
             /// The stable code, for example `no_rule`.
             pub const fn code(self) -> &'static str { match self { $(Self::$variant => $code,)* } }
             pub const fn fault(self) -> Fault { match self { $(Self::$variant => Fault::$fault,)* } }

@@ -275,6 +275,15 @@ impl Launcher {
         }
     }
 
+    /// What the broker says of these grants for this caller.
+    pub async fn prepared(&self, caller: Option<&str>, grants: &[String]) -> Result<Prepared, Refusal> {
+        let link = self.link(grants).await?.ok_or(Refusal::NoBroker)?;
+        link.prepare(caller, grants).await.map_err(|error| match error {
+            BrokerError::Refused { reason, message } => refused_by_broker(reason, message),
+            other => Refusal::Broker(other),
+        })
+    }
+
     fn choose(&self, order: &Order, prepared: Option<&Prepared>) -> Result<Chosen, Refusal> {
         let granted = prepared.and_then(|prepared| prepared.floor);
         let floor = [order.floor, self.operator_floor, granted].into_iter().flatten().max();

@@ -21,7 +21,14 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     (
         "sandboxd",
         "freeboard-sandboxd",
-        &["freeboard-policy", "freeboard-netns", "freeboard-control", "freeboard-wire", "freeboard-guest"],
+        &[
+            "freeboard-policy",
+            "freeboard-netns",
+            "freeboard-control",
+            "freeboard-wire",
+            "freeboard-guest",
+            "freeboard-client",
+        ],
     ),
 ];
 

@@ -5,6 +5,7 @@ mod demo;
 mod describe;
 mod doctor;
 mod exit;
+mod mcp;
 mod run;
 mod serve;
 mod start;
@@ -40,6 +41,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Make, list, rotate and revoke callers' tokens
     Callers(callers::Arguments),
+    /// Let a model run programs: a server of the Model Context Protocol
+    Mcp(mcp::Arguments),
 }
 
 /// The whole program. Single-threaded when a command begins.
@@ -65,6 +68,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Demo(arguments) => demo::main(arguments),
         Command::Callers(arguments) => callers::main(arguments),
+        Command::Mcp(arguments) => mcp::main(&arguments),
     };
     match ended {
         Ok(exit) => exit.into(),

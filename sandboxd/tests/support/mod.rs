@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use freeboard_control::{
-    Answer, AnswerBody, Connection, Door, Evidence, Fact, Prepared, Request, RequestBody, Trace,
+    Answer, AnswerBody, Connection, Door, Evidence, Fact, Prepared, Request, RequestBody, SurfaceApi, Trace,
 };
 use freeboard_policy::{Reason, Tier};
 use freeboard_sandboxd::admission::{Admission, Limits};
@@ -284,7 +284,11 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
                 ttl_seconds: Some(900),
                 ports: vec![8443],
                 ca_pem: "-----BEGIN CERTIFICATE-----".into(),
-                surface: Vec::new(),
+                surface: vec![SurfaceApi {
+                    api: "items".into(),
+                    base_url: "https://api.test".into(),
+                    routes: vec!["GET /v1/items/{int}".into()],
+                }],
                 variables: Vec::new(),
             })
         }

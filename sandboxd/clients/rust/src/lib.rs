@@ -19,12 +19,13 @@ mod verify;
 
 use std::time::Duration;
 
-use freeboard_wire::runs::{
-    CancelRequest, GetRequest, ListRequest, ListResponse, StartRequest, WatchRequest,
-};
 pub use freeboard_wire::runs::{
-    Ending, Executed, File, Output, Priority, Program, Record, Run, RunResult, State, Step, Stream, Variable,
-    WatchResponse,
+    ApiSurface, Ending, Executed, File, GrantSurface, Output, Priority, Program, Record, Run, RunResult,
+    State, Step, Stream, Variable, WatchResponse,
+};
+use freeboard_wire::runs::{
+    CancelRequest, GetRequest, GrantsRequest, GrantsResponse, ListRequest, ListResponse, StartRequest,
+    WatchRequest,
 };
 use serde::Serialize;
 
@@ -179,6 +180,13 @@ impl Client {
             }
             after = watched.next;
         }
+    }
+
+    /// What grants open, for a caller that has them all.
+    pub async fn grants(&self, grants: &[String]) -> Result<Vec<GrantSurface>, Error> {
+        let asked = GrantsRequest { grants: grants.to_vec() };
+        let answer: GrantsResponse = self.daemon.call("Grants", &text(&asked)?, &[]).await?;
+        Ok(answer.grants)
     }
 
     /// Ends a run; nothing of it is left when this is done.

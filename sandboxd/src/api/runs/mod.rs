@@ -1,5 +1,6 @@
-//! freeboard.v1: Start, Get, List, Watch and Cancel of runs that outlive their exchange.
+//! freeboard.v1: Start, Get, List, Watch and Cancel of runs that outlive their exchange; Grants, what such runs may reach.
 
+mod grants;
 mod start;
 mod view;
 
@@ -31,6 +32,7 @@ pub(super) enum Procedure {
     List,
     Watch,
     Cancel,
+    Grants,
 }
 
 impl Procedure {
@@ -41,6 +43,7 @@ impl Procedure {
             "List" => Some(Self::List),
             "Watch" => Some(Self::Watch),
             "Cancel" => Some(Self::Cancel),
+            "Grants" => Some(Self::Grants),
             _ => None,
         }
     }
@@ -69,6 +72,7 @@ pub(super) async fn answer(
         Procedure::List => list(context, body),
         Procedure::Watch => watch(context, body).await,
         Procedure::Cancel => cancel(context, body).await,
+        Procedure::Grants => grants::grants(context, body).await.and_then(|grants| json(&grants)),
     };
     match answered {
         Ok(json) => with_type(StatusCode::OK, "application/json", json),

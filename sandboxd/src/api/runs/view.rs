@@ -2,8 +2,8 @@
 
 use freeboard_wire::ConnectError;
 use freeboard_wire::runs::{
-    Ending, Executed, Fact, File, RECORD_VERSION, Record, Refusal, Requests, Run, RunResult, State, Step,
-    record_digest, result_digest,
+    Ending, Executed, Fact, File, RECORD_VERSION, Record, Refusal, RefusedRequest, Requests, Run, RunResult,
+    State, Step, record_digest, result_digest,
 };
 
 use crate::api::describe::policy_name;
@@ -52,6 +52,15 @@ fn told(entry: &Entry, ran: Ran) -> (Ending, RunResult, Record) {
         job::Ending::SetupFailed => Ending::SetupFailed,
         job::Ending::RunnerFailed => Ending::RunnerFailed,
     };
+    let refused = ran.trace.iter().flat_map(|trace| &trace.calls);
+    let refused = refused.filter(|call| call.verdict != "allowed").map(|call| RefusedRequest {
+        verdict: call.verdict.clone(),
+        method: call.method.clone(),
+        host: call.host.clone(),
+        path: call.path.clone(),
+        reason: call.reason.map(|reason| reason.code().to_owned()).unwrap_or_default(),
+    });
+    let refused = refused.collect();
     let evidence = ran.evidence.facts.into_iter();
     let artifacts = ran.outcome.artifacts.into_iter();
     let result = RunResult {
@@ -66,6 +75,7 @@ fn told(entry: &Entry, ran: Ran) -> (Ending, RunResult, Record) {
             failed: trace.failed,
             shed: trace.shed,
         }),
+        refused,
         duration_ms: millis(ran.duration),
     };
     let mut record = Record {

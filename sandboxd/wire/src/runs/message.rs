@@ -225,7 +225,23 @@ pub struct RunResult {
     /// Requests of the run at the broker, by verdict. Absent without a broker, or when it was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requests: Option<Requests>,
+    /// Requests of the run that were not allowed, the first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedRequest>,
     pub duration_ms: u64,
+}
+
+/// A request of the run that the broker did not let through, or that failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedRequest {
+    /// `denied`, `failed` or `shed`.
+    pub verdict: String,
+    pub method: String,
+    pub host: String,
+    pub path: String,
+    /// A reason code, or empty.
+    pub reason: String,
 }
 
 /// What one step wrote and how it ended.
@@ -296,6 +312,42 @@ pub struct Record {
 pub struct ListResponse {
     /// Without results and records: a Get has those.
     pub runs: Vec<Run>,
+}
+
+/// Asks what grants open.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct GrantsRequest {
+    pub grants: Vec<String>,
+}
+
+/// Answer to a Grants.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantsResponse {
+    /// In the order asked for; a grant that this caller does not have makes the whole call a refusal.
+    pub grants: Vec<GrantSurface>,
+}
+
+/// What one grant opens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantSurface {
+    pub grant: String,
+    /// The weakest tier at which it can be used; empty = any.
+    pub floor: String,
+    pub apis: Vec<ApiSurface>,
+}
+
+/// One API of a grant as a program sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApiSurface {
+    pub api: String,
+    /// `https://host[:port]`.
+    pub base_url: String,
+    /// Route lines as the policy has them.
+    pub routes: Vec<String>,
 }
 
 /// Which stream a piece of output is of.
