@@ -14,9 +14,11 @@ use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
 use freeboard_control::{Evidence, Lifeline, OpenGate, ServiceManager, Sockets};
 use freeboard_policy::Tier;
 
+use crate::accept::explicit::Entrance;
+use crate::accept::guard::guard_config;
 use crate::accept::worker::Workers;
 use crate::broker::{Broker, Clock};
-use crate::config::{Config, ExplicitRun};
+use crate::config::{Config, ExplicitRun, Guard};
 use crate::control_server::{ControlServer, GateCount};
 use crate::error::Stop;
 use crate::helpers;
@@ -58,6 +60,8 @@ pub enum StartError {
     HandedOver { place: usize, source: io::Error },
     #[error("--stop-with-stdin needs a pipe as standard input")]
     Lifeline(#[source] io::Error),
+    #[error("the guard cannot be served: {0}")]
+    Guard(String),
     #[error("the process that runs helpers cannot be started")]
     Helpers(#[source] io::Error),
     #[error("the system gives no threads or descriptors")]
@@ -73,6 +77,7 @@ pub struct App {
     workers: Arc<Workers>,
     control: Control,
     explicit: Option<TcpListener>,
+    guard: Option<(TcpListener, Entrance)>,
     metrics: Option<TcpListener>,
     files: usize,
     warnings: usize,
@@ -89,6 +94,7 @@ impl App {
         let control = Control::listen(&config.control_socket, &identity, &mut handed)?;
         let explicit =
             config.explicit_listen.map(|address| bind_explicit(address, &mut handed)).transpose()?;
+        let guard = bind_guard(&config.guard)?;
         let metrics = bind_metrics(&config)?;
         hand_over_audit(&config.audit.folder, &identity);
         // Before privileges go: our program may lie where its own user cannot reach it.
@@ -99,7 +105,10 @@ impl App {
         let (recorder, writer) = Recorder::start(config.audit.clone(), clock)?;
         let settings = DialSettings {
             hosts: config.hosts.clone(),
-            own_listeners: config.explicit_listen.into_iter().chain(config.metrics.listen).collect(),
+            own_listeners: [config.explicit_listen, config.guard.listen, config.metrics.listen]
+                .into_iter()
+                .flatten()
+                .collect(),
             chain: config.upstream_proxy.clone(),
         };
         let dialler = Dialler::new(settings, Trust::system());
@@ -110,7 +119,7 @@ impl App {
             tracing::warn!("{}", warning.render().trim_end());
         }
         let (files, warnings) = (read.files, read.warnings.len());
-        Ok(Self { config, broker, writer, workers, control, explicit, metrics, files, warnings })
+        Ok(Self { config, broker, writer, workers, control, explicit, guard, metrics, files, warnings })
     }
 
     /// Serves until a signal (or `until`), then ends in order. `ready` is called once everything listens.
@@ -127,7 +136,8 @@ impl App {
     }
 
     async fn serve(self, until: Until, ready: impl FnOnce()) -> Result<Writer, StartError> {
-        let Self { config, broker, writer, workers, control, explicit, metrics, files, warnings } = self;
+        let Self { config, broker, writer, workers, control, explicit, guard, metrics, files, warnings } =
+            self;
         let lifeline = match until {
             Until::Signal => None,
             Until::StdinEnds => Some(Lifeline::of_stdin().map_err(StartError::Lifeline)?),
@@ -138,7 +148,10 @@ impl App {
             workers.keep(&open_explicit_run(run, &broker)?, &broker);
         }
         if let Some(listener) = explicit {
-            workers.open_explicit(listener, &broker);
+            workers.open_explicit(listener, Entrance::Explicit, &broker);
+        }
+        if let Some((listener, entrance)) = guard {
+            workers.open_explicit(listener, entrance, &broker);
         }
         let server = Arc::new(ControlServer {
             broker: Arc::clone(&broker),
@@ -296,6 +309,16 @@ fn bind_explicit(address: std::net::SocketAddr, handed: &mut Sockets) -> Result<
         return Ok(listener);
     }
     bind(address)
+}
+
+/// The guard's listener and its certificate. Its key may belong to root.
+fn bind_guard(guard: &Guard) -> Result<Option<(TcpListener, Entrance)>, StartError> {
+    let Some(address) = guard.listen else { return Ok(None) };
+    let (Some(certificate), Some(key)) = (&guard.certificate, &guard.key) else {
+        return Err(StartError::Guard("`guard_listen` needs `guard_certificate` and `guard_key`".to_owned()));
+    };
+    let config = guard_config(certificate, key).map_err(StartError::Guard)?;
+    Ok(Some((bind(address)?, Entrance::Guard(config.into()))))
 }
 
 fn bind(address: std::net::SocketAddr) -> Result<TcpListener, StartError> {

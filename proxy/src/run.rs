@@ -5,11 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use freeboard_audit::RunIdentity;
-use freeboard_control::{Call, Evidence, OpenGate, Trace};
+use freeboard_control::{Call, Evidence, OpenGate, ProxyToken, Trace};
 use freeboard_policy::{GrantView, Reason, RuleId, RunScope, ScopeQuestion, Tier};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
+use zeroize::Zeroizing;
 
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::credential::minted::Leases;
@@ -46,7 +49,7 @@ pub struct RunContext {
     /// Cancelled at the end of the run: every connection of its gate is cut.
     pub ended: CancellationToken,
     /// SHA-256 of the token that the explicit door on a shared address asks for.
-    proxy_token: Option<[u8; 32]>,
+    proxy_token: Mutex<Option<[u8; 32]>>,
     scope: ArcSwapOption<Scoped>,
     /// Somebody took its grants away.
     is_revoked: AtomicBool,
@@ -96,7 +99,7 @@ impl RunContext {
             pool: Pool::default(),
             leases: Arc::default(),
             ended: CancellationToken::new(),
-            proxy_token,
+            proxy_token: Mutex::new(proxy_token),
             scope: ArcSwapOption::empty(),
             is_revoked: AtomicBool::new(false),
             revocations: Arc::clone(&broker.revocations),
@@ -215,6 +218,24 @@ impl RunContext {
         }
         *used += 1;
         Ok(())
+    }
+
+    /// Makes the credential of the doors that are not its gate's, in place of one before. Only its hash is kept; the random
+    /// 256 bits need no slow hash.
+    ///
+    /// # Errors
+    /// The run has ended, or the system gives no random bytes.
+    pub fn issue_proxy_token(&self) -> Result<ProxyToken, Stop> {
+        if self.ended.is_cancelled() {
+            return Err(Reason::RunEnded.into());
+        }
+        let mut random = Zeroizing::new([0_u8; 32]);
+        getrandom::fill(&mut *random)
+            .map_err(|_| Stop::new(Reason::Internal, "the system gives no random bytes"))?;
+        let token = URL_SAFE_NO_PAD.encode(*random);
+        let hash: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        *self.proxy_token.lock().unwrap_or_else(PoisonError::into_inner) = Some(hash);
+        Ok(ProxyToken(token))
     }
 
     /// Room for a body that is held.
@@ -338,7 +359,7 @@ impl Runs {
     /// how much of the token is right.
     pub fn authenticate(&self, id: &str, token: &[u8]) -> Option<Arc<RunContext>> {
         let run = self.find(id)?;
-        let expected = run.proxy_token?;
+        let expected = (*run.proxy_token.lock().unwrap_or_else(PoisonError::into_inner))?;
         let given: [u8; 32] = Sha256::digest(token).into();
         bool::from(subtle::ConstantTimeEq::ct_eq(&given[..], &expected[..])).then_some(run)
     }

@@ -23,6 +23,10 @@ pub struct BrokerProcess {
     folder: PathBuf,
 }
 
+/// Where the lab's guard listens, at an address of the world, and the name in its certificate.
+pub const GUARD: &str = "10.77.0.8:9443";
+pub const GUARD_NAME: &str = "guard.test";
+
 /// The path of one of the workspace's programs, which must have been built.
 pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().unwrap();
@@ -191,11 +195,14 @@ fn config(folder: &Path, names: &Names<'_>) -> String {
     let at = |name: &str| folder.join(name).display().to_string();
     let mut text = format!(
         "[broker]\npolicy = \"{}\"\nca_certificate = \"{}\"\nca_key = \"{}\"\ncontrol_socket = \"{}\"\n\
-         reload_every = \"off\"\ngrace = \"2s\"\n\n[broker.audit]\nfolder = \"{}\"\n\n[broker.hosts]\n",
+         reload_every = \"off\"\ngrace = \"2s\"\nguard_listen = \"{GUARD}\"\nguard_certificate = \"{}\"\n\
+         guard_key = \"{}\"\n\n[broker.audit]\nfolder = \"{}\"\n\n[broker.hosts]\n",
         at("policy"),
         at("state/ca/ca.pem"),
         at("state/ca/ca-key.pem"),
         at("run/control.sock"),
+        at("guard.pem"),
+        at("guard-key.pem"),
         at("state/audit"),
     );
     for host in HOSTS.into_iter().filter(|host| names.by_dns.is_none_or(|(name, _)| name != *host)) {

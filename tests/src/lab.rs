@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use freeboard_control::{Client, ClientError, Door, Evidence, Fact, OpenGate, PrepareRun, Prepared, Trace};
@@ -15,7 +15,7 @@ use freeboard_policy::Tier;
 use serde_json::Value;
 
 use crate::audit::AuditLog;
-use crate::broker::{BrokerProcess, Names};
+use crate::broker::{BrokerProcess, GUARD, GUARD_NAME, Names};
 use crate::ca::TestCa;
 use crate::canary::Canary;
 use crate::dns;
@@ -159,9 +159,11 @@ pub enum Way {
     Transparent,
     /// CONNECT to port 3128.
     Connect,
+    /// CONNECT to the guard, from another machine, inside of its TLS.
+    Guard,
 }
 
-pub const WAYS: [Way; 2] = [Way::Transparent, Way::Connect];
+pub const WAYS: [Way; 3] = [Way::Transparent, Way::Connect, Way::Guard];
 
 /// Upstreams, broker and folders of one test.
 #[derive(Debug)]
@@ -231,6 +233,11 @@ impl Lab {
         }
         std::fs::write(folder.path().join("upstream-ca.pem"), ca.pem()).unwrap();
         write_policy(folder.path(), policy);
+        let (certificate, key) = ca.leaf_pem(&[GUARD_NAME]);
+        std::fs::write(folder.path().join("guard.pem"), certificate).unwrap();
+        let path = folder.path().join("guard-key.pem");
+        std::fs::write(&path, key).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
         let broker = BrokerProcess::start(&world, folder.path(), names);
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -341,7 +348,7 @@ impl Lab {
             doors: kinds,
         };
         self.runtime.block_on(self.control().open(open, descriptors))?;
-        Ok(Run { lab: self, id, ca_pem: prepared.ca_pem, gate })
+        Ok(Run { lab: self, id, ca_pem: prepared.ca_pem, gate, guard_token: OnceLock::new() })
     }
 
     /// Fails when one of the real secrets is in `bytes`.
@@ -392,6 +399,7 @@ pub struct Run<'a> {
     /// The authority that guests of this run trust.
     pub ca_pem: String,
     pub gate: Network,
+    guard_token: OnceLock<String>,
 }
 
 /// Address of the resolver that a guest is told to ask; any other is answered the same.
@@ -406,6 +414,18 @@ impl Run<'_> {
     /// A clear connection to the gate's proxy.
     pub fn proxy(&self) -> Wire {
         Wire::clear(self.gate.connect("10.1.1.1:3128".parse().unwrap()).unwrap())
+    }
+
+    /// TLS to the guard, from another machine.
+    pub fn guard(&self) -> io::Result<Wire> {
+        let clear = Wire::clear(self.lab.world.connect(GUARD.parse().unwrap())?);
+        clear.start_tls(GUARD_NAME, self.lab.upstream.ca().pem(), &[b"http/1.1"])
+    }
+
+    /// What this run proves itself with there.
+    pub fn guard_proof(&self) -> String {
+        let issue = || self.lab.runtime.block_on(self.lab.control().issue(&self.id)).unwrap().0;
+        format!("Bearer {}.{}", self.id, self.guard_token.get_or_init(issue))
     }
 
     /// A clear connection to a name's synthetic address (or an address) and port.
@@ -437,10 +457,13 @@ impl Run<'_> {
     ) -> io::Result<Wire> {
         let clear = match way {
             Way::Transparent => self.dial(host, port)?,
-            Way::Connect => {
-                let mut proxy = self.proxy();
-                let answer =
-                    proxy.ask(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"));
+            Way::Connect | Way::Guard => {
+                let (mut proxy, proof) = match way {
+                    Way::Guard => (self.guard()?, format!("Proxy-Authorization: {}\r\n", self.guard_proof())),
+                    _ => (self.proxy(), String::new()),
+                };
+                let answer = proxy
+                    .ask(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{proof}\r\n"));
                 match answer.status() {
                     Some(200) => proxy,
                     _ => return Err(io::Error::other(format!("{answer:?}"))),

@@ -23,6 +23,8 @@ pub struct Wire {
 enum Stream {
     Clear(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+    /// TLS inside of the guard's.
+    Inner(Box<StreamOwned<ClientConnection, Wire>>),
 }
 
 impl std::fmt::Debug for Wire {
@@ -64,14 +66,25 @@ impl Wire {
 
     /// Starts TLS with this server name and protocols; trusts only `ca_pem`.
     pub fn start_tls(self, name: &str, ca_pem: &str, protocols: &[&[u8]]) -> io::Result<Self> {
-        let Stream::Clear(mut stream) = self.stream else { return Err(io::Error::other("TLS already")) };
         let config = client_config(ca_pem, protocols);
         let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        while connection.is_handshaking() {
-            connection.complete_io(&mut stream)?;
-        }
-        Ok(Self { stream: Stream::Tls(Box::new(StreamOwned::new(connection, stream))) })
+        let stream = match self.stream {
+            Stream::Clear(mut stream) => {
+                while connection.is_handshaking() {
+                    connection.complete_io(&mut stream)?;
+                }
+                Stream::Tls(Box::new(StreamOwned::new(connection, stream)))
+            }
+            outer => {
+                let mut wire = Self { stream: outer };
+                while connection.is_handshaking() {
+                    connection.complete_io(&mut wire)?;
+                }
+                Stream::Inner(Box::new(StreamOwned::new(connection, wire)))
+            }
+        };
+        Ok(Self { stream })
     }
 
     /// Exactly these bytes in one write.
@@ -130,6 +143,7 @@ impl Wire {
         match &self.stream {
             Stream::Clear(stream) => stream,
             Stream::Tls(stream) => &stream.sock,
+            Stream::Inner(stream) => stream.sock.tcp(),
         }
     }
 
@@ -138,6 +152,7 @@ impl Wire {
         match &self.stream {
             Stream::Clear(_) => None,
             Stream::Tls(stream) => stream.conn.alpn_protocol().map(<[u8]>::to_vec),
+            Stream::Inner(stream) => stream.conn.alpn_protocol().map(<[u8]>::to_vec),
         }
     }
 }
@@ -175,6 +190,7 @@ impl Read for Wire {
         match &mut self.stream {
             Stream::Clear(stream) => stream.read(buffer),
             Stream::Tls(stream) => stream.read(buffer),
+            Stream::Inner(stream) => stream.read(buffer),
         }
     }
 }
@@ -184,6 +200,7 @@ impl Write for Wire {
         match &mut self.stream {
             Stream::Clear(stream) => stream.write(buffer),
             Stream::Tls(stream) => stream.write(buffer),
+            Stream::Inner(stream) => stream.write(buffer),
         }
     }
 
@@ -191,6 +208,7 @@ impl Write for Wire {
         match &mut self.stream {
             Stream::Clear(stream) => stream.flush(),
             Stream::Tls(stream) => stream.flush(),
+            Stream::Inner(stream) => stream.flush(),
         }
     }
 }

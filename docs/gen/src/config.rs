@@ -62,6 +62,12 @@ token_sha256_file = "/etc/freeboard/ci-1.sha256"   # printf %s TOKEN | sha256sum
 ```
 
 The program then uses `http://ci-1:TOKEN@127.0.0.1:3128` as its proxy.
+
+### The guard
+
+With `guard_listen`, `guard_certificate` and `guard_key`, sandboxes on other machines reach the broker by an HTTPS proxy: CONNECT, and absolute-form
+targets, inside of TLS. Each run proves itself with `Proxy-Authorization: Bearer RUN.TOKEN`, or as the user `RUN` with the password `TOKEN`; whoever opened the run's
+gate on the control socket asks for the token there. The same token opens the explicit proxy. It is good for that run only and as long as the run lasts, and goes no further than the broker.
 "#;
 
 fn default(standard: Standard) -> String {

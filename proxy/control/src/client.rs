@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 
 use crate::frame::{Connection, FrameError, Receiver, Sender};
 use crate::message::{
-    Answer, AnswerBody, ApprovalWord, CloseGate, OpenGate, PendingApproval, PrepareRun, Prepared, Request,
-    RequestBody, Revocation, RunNote, Trace,
+    Answer, AnswerBody, ApprovalWord, CloseGate, IssueCredential, OpenGate, PendingApproval, PrepareRun,
+    Prepared, ProxyToken, Request, RequestBody, Revocation, RunNote, Trace,
 };
 
 /// Calls that wait to be written. Further callers wait their turn.
@@ -77,6 +77,15 @@ impl Client {
     pub async fn open(&self, gate: OpenGate, doors: Vec<OwnedFd>) -> Result<(), ClientError> {
         match self.call(RequestBody::Open(gate), doors).await? {
             AnswerBody::Opened => Ok(()),
+            _ => Err(ClientError::WrongAnswer),
+        }
+    }
+
+    /// A credential for an open run, for the doors that are not its gate's.
+    pub async fn issue(&self, run: &str) -> Result<ProxyToken, ClientError> {
+        let body = RequestBody::Issue(IssueCredential { run: run.to_owned() });
+        match self.call(body, Vec::new()).await? {
+            AnswerBody::Issued(token) => Ok(token),
             _ => Err(ClientError::WrongAnswer),
         }
     }

@@ -18,8 +18,8 @@ pub use client::{Client, ClientError};
 pub use evidence::{Evidence, Fact};
 pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES, Receiver, Sender};
 pub use message::{
-    Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, OpenGate, PendingApproval, PrepareRun, Prepared,
-    Request, RequestBody, Revocation, Revoked, RunNote, SurfaceApi, Trace,
+    Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, IssueCredential, OpenGate, PendingApproval,
+    PrepareRun, Prepared, ProxyToken, Request, RequestBody, Revocation, Revoked, RunNote, SurfaceApi, Trace,
 };
 pub use service::{ServiceManager, Sockets};
 pub use supervised::{Lifeline, inherited_file};

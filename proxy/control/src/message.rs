@@ -23,6 +23,9 @@ pub enum RequestBody {
     Open(OpenGate),
     /// Ends the run's authority: in-flight requests are cut, the trace comes back.
     Close(CloseGate),
+    /// Gives an open run a credential for the doors that are not its gate's: the guard, the explicit proxy. A second one takes
+    /// the place of the first.
+    Issue(IssueCredential),
     /// A run that was refused before any gate existed, for the audit log.
     Note(RunNote),
     /// What waits for a person. Asked by `freeboard approvals`.
@@ -141,6 +144,25 @@ pub struct CloseGate {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+pub struct IssueCredential {
+    /// Opened on the same connection.
+    pub run: String,
+}
+
+/// What a run that speaks from elsewhere proves itself with: `RUN:TOKEN` as basic, `RUN.TOKEN` as bearer credential of a proxy.
+/// The broker keeps its hash only, and it ends with the run.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProxyToken(pub String);
+
+impl std::fmt::Debug for ProxyToken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RunNote {
     pub run: String,
     pub caller: Option<String>,
@@ -165,6 +187,7 @@ pub struct Answer {
 pub enum AnswerBody {
     Prepared(Prepared),
     Opened,
+    Issued(ProxyToken),
     Closed(Trace),
     Noted,
     Approvals(Vec<PendingApproval>),

@@ -1,4 +1,5 @@
-//! The explicit proxy on a shared address: each request names its run by a proxy credential.
+//! The explicit proxy on a shared address, and the guard, which is the same over TLS for sandboxes on other machines: each
+//! request names its run by a proxy credential.
 //!
 //! `Proxy-Authorization: Basic base64(RUN:TOKEN)`, as in `http://RUN:TOKEN@proxy:3128`, or `Bearer RUN.TOKEN`. Without
 //! a valid one: 407, and the connection stays usable for another try (ATTACKS C32, H38).
@@ -11,12 +12,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use freeboard_policy::Reason;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
 use super::http1::{Guest, Next, ResponseSink, next};
 use super::{accept_next, proxy};
 use crate::broker::{Broker, Moment};
 use crate::error::Stop;
-use crate::http1::{Socket, Stream};
+use crate::http1::{Socket, Stream, Wire};
 use crate::limits;
 use crate::pipeline::Client;
 use crate::record::{Draft, Kind};
@@ -24,8 +27,32 @@ use crate::request::{Length, RequestHead, Version};
 use crate::respond::Sink;
 use crate::run::{Admitted, RunContext};
 
+/// How guests come in.
+#[derive(Clone)]
+pub enum Entrance {
+    /// In the clear, on this host.
+    Explicit,
+    /// Over TLS, from other machines.
+    Guard(TlsAcceptor),
+}
+
+impl Entrance {
+    const fn door(&self) -> &'static str {
+        match self {
+            Self::Explicit => "explicit",
+            Self::Guard(_) => "guard",
+        }
+    }
+}
+
+impl std::fmt::Debug for Entrance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.door())
+    }
+}
+
 /// Serves until the broker drains.
-pub(super) async fn serve(listener: TcpListener, broker: Arc<Broker>) {
+pub(super) async fn serve(listener: TcpListener, entrance: Entrance, broker: Arc<Broker>) {
     let Some(listener) = super::listener(listener) else { return };
     let draining = broker.draining.clone();
     let connections = Arc::new(tokio::sync::Semaphore::new(limits::EXPLICIT_CONNECTIONS));
@@ -36,27 +63,43 @@ pub(super) async fn serve(listener: TcpListener, broker: Arc<Broker>) {
             socket = accept_next(&listener, &broker.metrics) => socket,
         };
         let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else { continue };
-        let broker = Arc::clone(&broker);
+        let (broker, entrance) = (Arc::clone(&broker), entrance.clone());
         tokio::spawn(async move {
-            serve_connection(&broker, socket).await;
+            if let Some(socket) = enter(&broker, &entrance, socket).await {
+                serve_connection(&broker, entrance.door(), socket).await;
+            }
             drop(permit);
         });
     }
 }
 
-async fn serve_connection(broker: &Arc<Broker>, socket: TcpStream) {
+/// Ends the guard's TLS. A failed handshake is recorded, of nobody.
+async fn enter(broker: &Arc<Broker>, entrance: &Entrance, socket: TcpStream) -> Option<Socket> {
+    let Entrance::Guard(acceptor) = entrance else { return Some(Socket::from(socket)) };
+    let started = broker.clock.now();
+    let stop = match timeout(limits::HANDSHAKE_TIMEOUT, acceptor.accept(Socket::from(socket))).await {
+        Ok(Ok(stream)) => return Some(Socket::from(Wire::Guard(Box::new(stream)))),
+        Ok(Err(error)) => Stop::with(Reason::TlsRefused, error.to_string()),
+        Err(_) => Stop::new(Reason::ClientTimeout, "the TLS handshake did not end in time"),
+    };
+    let snapshot = broker.snapshot();
+    Draft::new(broker, None, &snapshot, Kind::Tls, entrance.door(), "tls", started).stopped(&stop);
+    None
+}
+
+async fn serve_connection(broker: &Arc<Broker>, door: &'static str, socket: Socket) {
     let mut draining = pin!(broker.draining.cancelled());
-    let mut guest = Guest::from(Stream::from(Socket::from(socket)));
+    let mut guest = Guest::from(Stream::from(socket));
     let mut bound: Option<(Client, Admitted)> = None;
     loop {
         let Next::Head(started, head) = next(broker, draining.as_mut(), &mut guest).await else {
             return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
         };
-        let client = match client(broker, &mut bound, &head) {
+        let client = match client(broker, door, &mut bound, &head) {
             Ok(client) => client,
             Err(stop) => {
                 let bodiless = matches!(&head, Ok(head) if head.length == Length::None);
-                if !refuse(broker, started, &stop, &guest, bodiless).await {
+                if !refuse(broker, door, started, &stop, &guest, bodiless).await {
                     return;
                 }
                 continue;
@@ -78,6 +121,7 @@ async fn serve_connection(broker: &Arc<Broker>, socket: TcpStream) {
 /// The client of this request. A connection serves one run only: another run's credential on it is refused.
 fn client(
     broker: &Arc<Broker>,
+    door: &'static str,
     bound: &mut Option<(Client, Admitted)>,
     head: &Result<Box<RequestHead>, Stop>,
 ) -> Result<Client, Stop> {
@@ -89,7 +133,7 @@ fn client(
         Some(_) => Err(Stop::malformed("the connection belongs to another run")),
         None => {
             let admitted = run.admit().ok_or(Stop::from(Reason::RunLimit))?;
-            let client = Client { broker: Arc::clone(broker), run, door: "explicit" };
+            let client = Client { broker: Arc::clone(broker), run, door };
             *bound = Some((client.clone(), admitted));
             Ok(client)
         }
@@ -113,9 +157,16 @@ fn authenticate(broker: &Broker, value: &[u8]) -> Option<Arc<RunContext>> {
 }
 
 /// Answers a request of nobody; true when the connection can be kept.
-async fn refuse(broker: &Arc<Broker>, started: Moment, stop: &Stop, guest: &Guest, bodiless: bool) -> bool {
+async fn refuse(
+    broker: &Arc<Broker>,
+    door: &'static str,
+    started: Moment,
+    stop: &Stop,
+    guest: &Guest,
+    bodiless: bool,
+) -> bool {
     let snapshot = broker.snapshot();
-    let mut draft = Draft::new(broker, None, &snapshot, Kind::Tunnel, "explicit", "http/1.1", started);
+    let mut draft = Draft::new(broker, None, &snapshot, Kind::Tunnel, door, "http/1.1", started);
     let keep = bodiless && stop.reason == Reason::ProxyAuthRequired;
     let mut sink = ResponseSink::new(&guest.stream, Version::Http11, false);
     let sent = sink.refuse(stop, draft.request_id(), !keep).await;

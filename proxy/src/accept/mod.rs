@@ -23,7 +23,8 @@ use crate::run::RunContext;
 use http1::Guest;
 use tunnel::Wanted;
 
-mod explicit;
+pub mod explicit;
+pub mod guard;
 pub mod http1;
 pub mod http2;
 pub(crate) mod proxy;

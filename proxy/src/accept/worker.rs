@@ -12,6 +12,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::explicit::Entrance;
 use super::{explicit, serve_door};
 use crate::broker::Broker;
 use crate::limits;
@@ -68,11 +69,11 @@ impl Workers {
         }
     }
 
-    /// Serves the explicit proxy on a shared address: each connection must name its run. Called by `app`, once per
+    /// Serves the explicit proxy on a shared address, or the guard: each connection must name its run. Called by `app`, once per
     /// listener.
-    pub fn open_explicit(&self, listener: std::net::TcpListener, broker: &Arc<Broker>) {
+    pub fn open_explicit(&self, listener: std::net::TcpListener, entrance: Entrance, broker: &Arc<Broker>) {
         if let Some(worker) = self.pick() {
-            worker.spawn(explicit::serve(listener, Arc::clone(broker)));
+            worker.spawn(explicit::serve(listener, entrance, Arc::clone(broker)));
         }
     }
 

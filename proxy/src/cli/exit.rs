@@ -59,7 +59,9 @@ impl From<&StartError> for Exit {
             | StartError::AlreadyListening { .. }
             | StartError::HandedOver { .. } => Self::Listen,
             StartError::Privileges(_) => Self::Privileges,
-            StartError::ExplicitRun { .. } | StartError::TokenHash { .. } => Self::Config,
+            StartError::ExplicitRun { .. } | StartError::TokenHash { .. } | StartError::Guard(_) => {
+                Self::Config
+            }
             StartError::Lifeline(_) => Self::Usage,
             StartError::System(_) | StartError::Helpers(_) => Self::System,
         }

@@ -40,6 +40,14 @@ pub struct ExplicitRun {
     pub token_sha256_file: PathBuf,
 }
 
+/// The door for sandboxes on other machines.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Guard {
+    pub listen: Option<SocketAddr>,
+    pub certificate: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+}
+
 /// Where `/metrics` is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metrics {
@@ -80,6 +88,7 @@ pub struct Config {
     pub grace: Duration,
     pub reload_every: Option<Duration>,
     pub explicit_listen: Option<SocketAddr>,
+    pub guard: Guard,
     pub metrics: Metrics,
     pub explicit_runs: Vec<ExplicitRun>,
     pub hosts: HashMap<Host, Vec<IpAddr>>,
@@ -224,6 +233,11 @@ impl Values {
     fn into_config(mut self, file: FileValues) -> Config {
         let keep = self.count("audit.keep_files");
         let upstream_proxy = self.upstream_proxy();
+        let guard = Guard {
+            listen: self.address("guard_listen"),
+            certificate: self.path_or_none("guard_certificate"),
+            key: self.path_or_none("guard_key"),
+        };
         Config {
             policy: self.path("policy"),
             ca_certificate: self.path("ca_certificate"),
@@ -242,6 +256,7 @@ impl Values {
             grace: self.time("grace").unwrap_or_default(),
             reload_every: self.time("reload_every"),
             explicit_listen: self.address("explicit_listen"),
+            guard,
             metrics: Metrics {
                 listen: self.address("metrics_listen"),
                 wanted: self
@@ -273,15 +288,19 @@ impl Values {
             Some(Value::Text(word)) if word == "proxy" => Resolving::Proxy,
             _ => Resolving::Check,
         };
-        let credential_file = match self.by_key.remove("upstream_proxy.credential_file") {
-            Some(Value::PathOrNone(path)) => path,
-            _ => None,
-        };
+        let credential_file = self.path_or_none("upstream_proxy.credential_file");
         let direct = match self.by_key.remove("upstream_proxy.direct") {
             Some(Value::Names(names)) => names.into_iter().collect(),
             _ => HashSet::new(),
         };
         Some(Chain { proxy, credential_file, resolving, direct })
+    }
+
+    fn path_or_none(&mut self, key: &str) -> Option<PathBuf> {
+        match self.by_key.remove(key) {
+            Some(Value::PathOrNone(path)) => path,
+            _ => None,
+        }
     }
 
     fn path(&mut self, key: &str) -> PathBuf {

@@ -11,5 +11,5 @@ pub mod units;
 #[cfg(test)]
 mod tests;
 
-pub use effective::{Config, Environment, ExplicitRun, Flags};
+pub use effective::{Config, Environment, ExplicitRun, Flags, Guard};
 pub use load::{ConfigError, Problem};

@@ -96,6 +96,15 @@ impl<'a> Gates<'a> {
         AnswerBody::Opened
     }
 
+    /// A credential for a run of this connection.
+    pub(super) fn issue(&self, run: &str) -> AnswerBody {
+        match self.by_run.get(run).map(|gate| gate.run.issue_proxy_token()) {
+            Some(Ok(token)) => AnswerBody::Issued(token),
+            Some(Err(stop)) => refused(stop.reason, stop.to_string()),
+            None => refused(Reason::RunEnded, "no gate of this run was opened on this connection"),
+        }
+    }
+
     /// Ends a run's authority at once. Its answer comes when what was in flight is cut and recorded, and holds the trace.
     /// `None` when no gate of the run was opened on this connection.
     pub(super) fn close(&mut self, run: &str) -> Option<Closing> {

@@ -133,6 +133,7 @@ impl ControlServer {
                 Some(closing) => Err(closing),
                 None => Ok(refused(Reason::RunEnded, "no gate of this run was opened on this connection")),
             },
+            RequestBody::Issue(asked) => Ok(gates.issue(&asked.run)),
             RequestBody::Note(note) => Ok(self.note(note)),
             RequestBody::Approvals => Ok(AnswerBody::Approvals(self.broker.approvals.list())),
             RequestBody::Decide(word) => Ok(self.decide(&word)),

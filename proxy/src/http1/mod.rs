@@ -17,4 +17,4 @@ pub use ahead::ReadAhead;
 pub use alarm::Patience;
 pub use buffer::Scratch;
 pub use input::Input;
-pub use stream::{Socket, Stream};
+pub use stream::{Socket, Stream, Wire};

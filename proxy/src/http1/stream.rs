@@ -146,6 +146,8 @@ pub type Socket = ReadAhead<Wire>;
 pub enum Wire {
     Tcp(TcpStream),
     Unix(UnixStream),
+    /// The guard's TLS, inside of which a guest speaks to a proxy.
+    Guard(Box<server::TlsStream<Socket>>),
 }
 
 impl From<TcpStream> for Socket {
@@ -165,6 +167,7 @@ impl Wire {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream),
             Self::Unix(stream) => Pin::new(stream),
+            Self::Guard(stream) => Pin::new(stream.as_mut()),
         }
     }
 }

@@ -248,6 +248,7 @@ impl FakeBroker {
             RequestBody::Prepare(_) => "prepare",
             RequestBody::Open(_) => "open",
             RequestBody::Close(_) => "close",
+            RequestBody::Issue(_) => "issue",
             RequestBody::Note(_) => "note",
             RequestBody::Approvals | RequestBody::Decide(_) => "approvals",
             RequestBody::Revoke(_) => "revoke",
@@ -297,6 +298,7 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
             AnswerBody::Opened
         }
         RequestBody::Close(_) => AnswerBody::Closed(Trace { allowed: 2, ..Trace::default() }),
+        RequestBody::Issue(_) => AnswerBody::Issued(freeboard_control::ProxyToken("token".to_owned())),
         RequestBody::Note(_) => AnswerBody::Noted,
         RequestBody::Approvals | RequestBody::Decide(_) | RequestBody::Revoke(_) => {
             unreachable!("people say this, not sandboxd")

@@ -112,12 +112,15 @@ async fn streams<IO>(
                     ));
                 }
                 Ok(Some(Err(error))) => {
-                    if !error.is_io() {
+                    // A guest that leaves at its refusal is recorded all the same.
+                    refused(client, lead, unseen.take()).await;
+                    // One that leaves at the GOAWAY for what it sent makes an error of the socket of it.
+                    if !error.is_io() || (unseen.has_ended() && !closing) {
                         broken(client, lead, &error).await;
                     }
                     return;
                 }
-                Ok(None) => return,
+                Ok(None) => return refused(client, lead, unseen.take()).await,
             },
             Some(done) = running.join_next() => {
                 idle_since = Instant::now();

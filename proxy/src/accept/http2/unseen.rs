@@ -19,6 +19,7 @@ const PREFACE_BYTES: usize = 24;
 const UNSEEN_STREAMS: usize = 1024;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
 
 /// What was seen of one connection; shared by its stream and its loop.
 #[derive(Debug, Clone, Default)]
@@ -35,6 +36,8 @@ struct Seen {
     opened: BTreeSet<u32>,
     /// Those of them that have ended.
     refused: Vec<(u32, Option<u32>)>,
+    /// A GOAWAY went to the guest.
+    ended: bool,
 }
 
 impl Unseen {
@@ -58,8 +61,9 @@ impl Unseen {
 
     pub(super) fn written(&self, bytes: &[u8]) {
         let mut seen = self.lock();
-        let Seen { to_guest, opened, refused, .. } = &mut *seen;
+        let Seen { to_guest, opened, refused, ended, .. } = &mut *seen;
         to_guest.pass(bytes, |frame| {
+            *ended |= frame.kind == GOAWAY;
             if matches!(frame.kind, HEADERS | RST_STREAM) && opened.remove(&frame.stream) {
                 refused.push((frame.stream, frame.code));
             }
@@ -77,6 +81,11 @@ impl Unseen {
     pub(super) fn take(&self) -> Vec<Stop> {
         let refused = std::mem::take(&mut self.lock().refused);
         refused.into_iter().map(|(_, code)| stop(code)).collect()
+    }
+
+    /// Whether h2 told the guest that the connection ends.
+    pub(super) fn has_ended(&self) -> bool {
+        self.lock().ended
     }
 
     fn lock(&self) -> MutexGuard<'_, Seen> {
