@@ -21,6 +21,8 @@ use crate::callers;
 /// How long a daemon may take to start, and to stop before it is killed.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of a daemon may take to be seen once it has said its last.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// Every token of the demo begins so; programs that search build it from two halves, so as not to find themselves.
 pub(super) const PREFIX: (&str, &str) = ("fbdemo", "-token-");
 /// The caller in whose name the demo runs programs.
@@ -199,7 +201,7 @@ impl World {
             if let Ok(Some(line)) = ready.recv_timeout(START_TIMEOUT) {
                 return Ok((daemon, line));
             }
-            let hit = daemon.child.try_wait().is_ok_and(|status| status.is_some_and(hit_at_birth));
+            let hit = ended_soon(&mut daemon.child).is_some_and(hit_at_birth);
             daemon.stop();
             if !(hit && std::mem::take(&mut again)) {
                 let log = fs::read_to_string(&path).unwrap_or_default();
@@ -271,6 +273,18 @@ fn apart(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.process_group(0);
     command
+}
+
+/// How a daemon ended whose output has ended: its files are closed a moment before its end can be seen.
+fn ended_soon(child: &mut Child) -> Option<ExitStatus> {
+    let deadline = Instant::now() + END_TIMEOUT;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+            Ok(None) | Err(_) => return None,
+        }
+    }
 }
 
 /// A signal for the demo's process group ended a child of it before the child had a group of its own. The demo has had the
