@@ -12,14 +12,16 @@ use std::sync::Arc;
 
 use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
 use freeboard_control::{Evidence, Lifeline, OpenGate, ServiceManager, Sockets};
-use freeboard_policy::Tier;
+use freeboard_policy::{Policy, Tier};
 
 use crate::accept::explicit::Entrance;
 use crate::accept::guard::guard_config;
 use crate::accept::worker::Workers;
 use crate::broker::{Broker, Clock};
 use crate::config::{Config, ExplicitRun, Guard};
+use crate::confine::{ConfineError, confine};
 use crate::control_server::{ControlServer, GateCount};
+use crate::credential::unready;
 use crate::error::Stop;
 use crate::helpers;
 use crate::operate::Operate;
@@ -62,6 +64,10 @@ pub enum StartError {
     Lifeline(#[source] io::Error),
     #[error("the guard cannot be served: {0}")]
     Guard(String),
+    #[error(transparent)]
+    Confine(#[from] ConfineError),
+    #[error("secrets that others can read: {0}")]
+    ReadableSecrets(String),
     #[error("the process that runs helpers cannot be started")]
     Helpers(#[source] io::Error),
     #[error("the system gives no threads or descriptors")]
@@ -79,6 +85,8 @@ pub struct App {
     explicit: Option<TcpListener>,
     guard: Option<(TcpListener, Entrance)>,
     metrics: Option<TcpListener>,
+    /// Of the explicit runs, in their order.
+    tokens: Vec<[u8; 32]>,
     files: usize,
     warnings: usize,
 }
@@ -101,7 +109,13 @@ impl App {
         helpers::start(&identity).map_err(StartError::Helpers)?;
         privileges::drop_to(&identity)?;
 
+        // Before the broker confines itself: a folder that is made later is none of its places. The log says what is amiss.
+        let _ = make_private(&config.audit.folder);
         let read = reload::read(&config.policy)?;
+        let tokens = config.explicit_runs.iter().map(|run| token_hash(&run.token_sha256_file));
+        let tokens = tokens.collect::<Result<Vec<_>, _>>()?;
+        refuse_readable_secrets(&read.snapshot.policy)?;
+        confine(&config, &read.snapshot.policy)?;
         let (recorder, writer) = Recorder::start(config.audit.clone(), clock)?;
         let settings = DialSettings {
             hosts: config.hosts.clone(),
@@ -119,7 +133,19 @@ impl App {
             tracing::warn!("{}", warning.render().trim_end());
         }
         let (files, warnings) = (read.files, read.warnings.len());
-        Ok(Self { config, broker, writer, workers, control, explicit, guard, metrics, files, warnings })
+        Ok(Self {
+            config,
+            broker,
+            writer,
+            workers,
+            control,
+            explicit,
+            guard,
+            metrics,
+            tokens,
+            files,
+            warnings,
+        })
     }
 
     /// Serves until a signal (or `until`), then ends in order. `ready` is called once everything listens.
@@ -136,16 +162,27 @@ impl App {
     }
 
     async fn serve(self, until: Until, ready: impl FnOnce()) -> Result<Writer, StartError> {
-        let Self { config, broker, writer, workers, control, explicit, guard, metrics, files, warnings } =
-            self;
+        let Self {
+            config,
+            broker,
+            writer,
+            workers,
+            control,
+            explicit,
+            guard,
+            metrics,
+            tokens,
+            files,
+            warnings,
+        } = self;
         let lifeline = match until {
             Until::Signal => None,
             Until::StdinEnds => Some(Lifeline::of_stdin().map_err(StartError::Lifeline)?),
         };
         let mut signals = Signals::listen(lifeline).map_err(StartError::System)?;
         let mut reloader = Reloader::new(config.policy.clone(), Arc::clone(&broker), files, warnings);
-        for run in &config.explicit_runs {
-            workers.keep(&open_explicit_run(run, &broker)?, &broker);
+        for (run, token) in config.explicit_runs.iter().zip(tokens) {
+            workers.keep(&open_explicit_run(run, token, &broker)?, &broker);
         }
         if let Some(listener) = explicit {
             workers.open_explicit(listener, Entrance::Explicit, &broker);
@@ -163,7 +200,7 @@ impl App {
         let listener = tokio::net::UnixListener::from_std(control.listener).map_err(StartError::System)?;
         tasks.spawn("control", Arc::clone(&server).serve(listener));
         if let Some(listener) = metrics {
-            let operate = Operate::new(&broker, &workers, &config.ca_certificate);
+            let operate = Operate::new(&broker, &workers);
             tasks.spawn("metrics", operate.serve(listener));
         }
         ready();
@@ -212,6 +249,15 @@ async fn supervise(
             () = tick => reloader.look(),
         }
     }
+}
+
+/// SECURITY: what other users could read is no secret any more; serving on would hide that. Guarded by
+/// `does_not_start_with_a_secret_that_others_can_read`.
+fn refuse_readable_secrets(policy: &Policy) -> Result<(), StartError> {
+    let open = unready(policy).into_iter().filter(|found| found.open);
+    let open: Vec<String> =
+        open.map(|found| format!("credential `{}`: {}", found.credential, found.problem)).collect();
+    if open.is_empty() { Ok(()) } else { Err(StartError::ReadableSecrets(open.join("; "))) }
 }
 
 /// Tells the service manager, as often as it wants to hear it, that every worker thread still takes work. Never ends.
@@ -353,19 +399,25 @@ fn give(path: &Path, identity: &Identity) -> io::Result<()> {
 
 /// A new audit folder belongs to the broker's user. One that exists is left as it is: the log says why it cannot be written.
 fn hand_over_audit(folder: &Path, identity: &Identity) {
-    use std::os::unix::fs::DirBuilderExt as _;
     if folder.exists() || !identity.change {
         return;
     }
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    if let Err(error) = made.and_then(|()| give(folder, identity)) {
+    if let Err(error) = make_private(folder).and_then(|()| give(folder, identity)) {
         tracing::warn!(%error, "the audit folder could not be made as root");
     }
 }
 
+fn make_private(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
 /// Opens a run of the configuration: known by its token, at tier `process`, for as long as the broker runs.
-fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<Arc<RunContext>, StartError> {
-    let hash = token_hash(&explicit.token_sha256_file)?;
+fn open_explicit_run(
+    explicit: &ExplicitRun,
+    token: [u8; 32],
+    broker: &Broker,
+) -> Result<Arc<RunContext>, StartError> {
     let gate = OpenGate {
         run: explicit.id.clone(),
         caller: explicit.caller.clone(),
@@ -376,7 +428,7 @@ fn open_explicit_run(explicit: &ExplicitRun, broker: &Broker) -> Result<Arc<RunC
         doors: Vec::new(),
     };
     let failed = |stop| StartError::ExplicitRun { id: explicit.id.clone(), stop };
-    let run = RunContext::open(&gate, Some(hash), broker).map_err(failed)?;
+    let run = RunContext::open(&gate, Some(token), broker).map_err(failed)?;
     let policy = reload::identity(&broker.snapshot());
     broker
         .recorder

@@ -53,6 +53,7 @@ pub mod dns;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod confine;
 pub mod control_server;
 pub mod helpers;
 pub mod privileges;

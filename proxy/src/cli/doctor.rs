@@ -11,6 +11,7 @@ use super::exit::with_causes;
 use super::{ConfigFlags, Exit, terminal};
 use crate::broker::Clock;
 use crate::config::Config;
+use crate::confine::Wanted;
 use crate::credential::unready;
 use crate::limits::{BUFFER_BYTES, DOCTOR_PATIENCE, LIVE_PATIENCE, PROBE_PATIENCE};
 use crate::privileges;
@@ -40,12 +41,13 @@ impl Doctor {
             Ok(config) => config,
             Err(exit) => return exit,
         };
-        let checks: [(&str, Check); 8] = [
+        let checks: [(&str, Check); 9] = [
             ("CA", ca),
             ("policy", policy),
             ("credentials", credentials),
             ("audit log", audit),
             ("user", user),
+            ("confinement", confinement),
             ("control socket", socket),
             ("readiness", readiness),
             ("open files", open_files),
@@ -140,6 +142,21 @@ fn user(config: &Config) -> Found {
         (0, _) => Err(("the broker would keep root".to_owned(), help)),
         (uid, true) => Ok(format!("becomes uid {uid}")),
         (uid, false) => Ok(format!("stays uid {uid}")),
+    }
+}
+
+fn confinement(config: &Config) -> Found {
+    match (config.confine, crate::confine::files::is_available()) {
+        (Wanted::Off, _) => {
+            let help = "set `confine` to \"available\" or \"required\"".to_owned();
+            Err(("off: a fault of the broker opens every file of its user".to_owned(), help))
+        }
+        (_, true) => Ok("files (Landlock), system calls (seccomp)".to_owned()),
+        (Wanted::Available, false) => Ok("system calls (seccomp) only: this kernel, or the container around us, has no Landlock; `confine = \"required\"` would not start".to_owned()),
+        (Wanted::Required, false) => {
+            let help = "a kernel with Landlock (5.13 or later, `lsm=landlock,…`), or `confine = \"available\"`".to_owned();
+            Err(("this kernel cannot keep the broker to its files (Landlock)".to_owned(), help))
+        }
     }
 }
 

@@ -25,7 +25,7 @@ exits! {
     Usage = 2;
     /// The configuration cannot be read or has mistakes.
     Config = 3;
-    /// The policy cannot be read or has errors.
+    /// The policy cannot be read or has errors, or others can write it or read its secrets.
     Policy = 4;
     /// The interception CA is missing, exists already, or cannot be used.
     Ca = 5;
@@ -33,7 +33,7 @@ exits! {
     Audit = 6;
     /// A socket cannot be listened on.
     Listen = 7;
-    /// Privileges could not be dropped.
+    /// Privileges could not be dropped, or the broker cannot confine itself.
     Privileges = 8;
     /// The system refused threads, descriptors or output.
     System = 9;
@@ -53,12 +53,12 @@ impl From<&StartError> for Exit {
     fn from(error: &StartError) -> Self {
         match error {
             StartError::Ca(_) | StartError::Authority(_) => Self::Ca,
-            StartError::Policy(_) => Self::Policy,
+            StartError::Policy(_) | StartError::ReadableSecrets(_) => Self::Policy,
             StartError::Audit(_) | StartError::AuditRefused => Self::Audit,
             StartError::Listen { .. }
             | StartError::AlreadyListening { .. }
             | StartError::HandedOver { .. } => Self::Listen,
-            StartError::Privileges(_) => Self::Privileges,
+            StartError::Privileges(_) | StartError::Confine(_) => Self::Privileges,
             StartError::ExplicitRun { .. } | StartError::TokenHash { .. } | StartError::Guard(_) => {
                 Self::Config
             }

@@ -116,6 +116,11 @@ fn failed(error: &StartError) -> Exit {
     match error {
         StartError::Ca(_) => exit::hint("`freeboard ca init` makes a CA; `freeboard doctor` checks the rest"),
         StartError::Policy(_) => exit::hint("`freeboard policy check FOLDER` shows every problem"),
+        StartError::ReadableSecrets(_) => {
+            exit::hint(
+                "give each to the broker's user with mode 600, and replace it: others may have read it",
+            );
+        }
         StartError::Audit(_) => {
             exit::hint("`freeboard audit verify` reads the whole log; nothing is served without one");
         }

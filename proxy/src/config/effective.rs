@@ -9,6 +9,7 @@ use freeboard_policy::Host;
 
 use super::load::{self, ConfigError, FileValues, Problem};
 use super::options::{OPTIONS, OptionSpec, Standard, Value};
+use crate::confine::Wanted;
 use crate::record::LogSettings;
 use crate::upstream::chain::{Chain, Resolving};
 
@@ -83,6 +84,7 @@ pub struct Config {
     pub control_socket: PathBuf,
     pub control_uids: Vec<u32>,
     pub user: String,
+    pub confine: Wanted,
     pub workers: usize,
     pub max_gates: usize,
     pub grace: Duration,
@@ -250,6 +252,10 @@ impl Values {
             user: match self.by_key.remove("user") {
                 Some(Value::Text(text)) => text,
                 _ => String::new(),
+            },
+            confine: match self.by_key.remove("confine") {
+                Some(Value::Text(word)) => Wanted::read(&word).unwrap_or(Wanted::Required),
+                _ => Wanted::Required,
             },
             workers: self.count("workers"),
             max_gates: self.count("max_gates"),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use freeboard_policy::Host;
 
 use super::units;
+use crate::confine::Wanted;
 use crate::upstream::chain::ProxyPlace;
 
 /// What kind of value an option takes.
@@ -129,6 +130,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         Standard::Fixed("freeboard"),
         "User that the broker becomes when it is started as root; where there is no user `freeboard`, `nobody` is taken and a warning given.",
         "The broker parses hostile bytes and needs no privilege. `root` keeps root: a fault then costs the host.",
+    ),
+    option(
+        "confine",
+        Kind::OneOf(Wanted::WORDS),
+        Standard::Fixed("available"),
+        "The broker keeps itself to its files (Landlock), its system calls (seccomp) and starts no program, once it serves. `available`: as far as the kernel can, and says what it cannot; `required`: it does not start otherwise; `off`.",
+        "A fault in a parser of hostile bytes then opens every file of the broker's user.",
     ),
     option(
         "workers",

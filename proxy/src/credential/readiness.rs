@@ -7,7 +7,12 @@ use std::sync::Arc;
 
 use freeboard_policy::{Policy, SecretReference};
 
+use crate::confine;
+
 use super::source::{self, SourceError};
+
+/// A new folder of secrets came with a reload.
+const FENCED: &str = ": the running broker confined itself to the folders of its start; start it anew";
 
 /// A credential that requests would be refused for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +22,8 @@ pub struct Unready {
     pub problem: String,
     /// The reference could not be looked at by this user. The broker's own user may be another one.
     pub hidden: bool,
+    /// Other users may read the secret.
+    pub open: bool,
 }
 
 /// Every credential of the policy whose secret cannot be used as it is now.
@@ -27,7 +34,11 @@ pub fn unready(policy: &Policy) -> Vec<Unready> {
             &error,
             SourceError::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied
         );
-        Some(Unready { credential: Arc::clone(name), problem: error.to_string(), hidden })
+        let open = matches!(&error, SourceError::Mode { .. });
+        let fenced =
+            matches!(&error, SourceError::Read { path, .. } if hidden && !confine::state().may_read(path));
+        let fenced = if fenced { FENCED } else { "" };
+        Some(Unready { credential: Arc::clone(name), problem: format!("{error}{fenced}"), hidden, open })
     });
     let mut found: Vec<Unready> = looked.collect();
     found.sort_by(|one, other| one.credential.cmp(&other.credential));

@@ -6,7 +6,7 @@
 
 pub mod runner;
 
-use std::io::IoSlice;
+use std::io::{IoSlice, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, sendmsg,
     socketpair,
 };
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use zeroize::Zeroizing;
 
+use crate::confine;
 use crate::limits::{SECRET_EXEC_TIMEOUT, SECRET_MAX_BYTES};
 use crate::privileges::Identity;
 
@@ -64,28 +64,26 @@ fn spawn(program: &Path, identity: &Identity) -> std::io::Result<OwnedFd> {
 /// # Errors
 /// What went wrong, without anything that the program printed.
 pub async fn run(command: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
-    let Some(runner) = RUNNER.get() else {
-        let command = command.to_vec();
-        let ran = tokio::task::spawn_blocking(move || runner::run(&command)).await;
-        return ran.map_err(|_| "could not be waited for".to_owned())?;
-    };
+    let command = command.to_vec();
+    let ran = tokio::task::spawn_blocking(move || run_blocking(&command)).await;
+    ran.map_err(|_| "could not be waited for".to_owned())?
+}
+
+/// The same for a thread that may wait.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_blocking(command: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
+    let Some(runner) = RUNNER.get() else { return runner::run(command) };
     let failed = |error: std::io::Error| format!("cannot be handed over: {error}");
     let (ours, theirs) = UnixStream::pair().map_err(failed)?;
     runner.hand_over(&theirs).map_err(failed)?;
     drop(theirs);
-    ours.set_nonblocking(true).map_err(failed)?;
-    let mut stream = tokio::net::UnixStream::from_std(ours).map_err(failed)?;
     let document = serde_json::to_vec(command).map_err(|error| error.to_string())?;
-    let exchange = async {
-        stream.write_all(&document).await?;
-        stream.shutdown().await?;
-        let limit = u64::try_from(SECRET_MAX_BYTES).unwrap_or(u64::MAX);
-        let mut answer = Zeroizing::new(Vec::with_capacity(SECRET_MAX_BYTES + 2));
-        stream.take(limit + 2).read_to_end(&mut answer).await?;
-        Ok(answer)
-    };
-    let answer = tokio::time::timeout(SECRET_EXEC_TIMEOUT + GRACE, exchange).await;
-    let answer = answer.map_err(|_| "is not answered for".to_owned())?.map_err(failed)?;
+    let answer = ask(&ours, &document).map_err(|error| match error.kind() {
+        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut => "is not answered for".to_owned(),
+        _ => failed(error),
+    })?;
     match answer.split_first() {
         Some((&runner::PRINTED, output)) => Ok(Zeroizing::new(output.to_vec())),
         Some((_, problem)) => Err(String::from_utf8_lossy(problem).into_owned()),
@@ -93,12 +91,29 @@ pub async fn run(command: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
     }
 }
 
+fn ask(mut stream: &UnixStream, document: &[u8]) -> std::io::Result<Zeroizing<Vec<u8>>> {
+    let patience = Some(SECRET_EXEC_TIMEOUT + GRACE);
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)?;
+    stream.write_all(document)?;
+    stream.shutdown(std::net::Shutdown::Write)?;
+    let limit = u64::try_from(SECRET_MAX_BYTES).unwrap_or(u64::MAX);
+    let mut answer = Zeroizing::new(Vec::with_capacity(SECRET_MAX_BYTES + 2));
+    stream.take(limit + 2).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
 impl Runner {
-    /// Sends one end of a socket pair; once more to a new process where the one before has ended.
+    /// Sends one end of a socket pair; once more to a new process where the one before has ended. A broker that has confined
+    /// itself can start none.
     fn hand_over(&self, end: &UnixStream) -> std::io::Result<()> {
         let mut channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         if send(&channel, end).is_ok() {
             return Ok(());
+        }
+        if confine::state().calls {
+            tracing::error!("the process that runs helpers has ended: start the broker anew");
+            return Err(std::io::Error::other("the process that runs helpers has ended"));
         }
         tracing::warn!("the process that runs helpers has ended: it is started again");
         *channel = spawn(&self.program, &self.identity)?;

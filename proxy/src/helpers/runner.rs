@@ -22,6 +22,8 @@ use crate::privileges::{self, Identity};
 /// First byte of an answer: output follows. Anything else is followed by what went wrong.
 pub const PRINTED: u8 = b'p';
 const FAILED: u8 = b'f';
+/// How a problem begins where a program printed more than is taken.
+pub const TOO_MUCH: &str = "printed more than";
 /// The command arrives at once; somebody who sends half of one is not waited for.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -40,7 +42,8 @@ pub fn serve(uid: u32, gid: u32) -> Result<(), Box<dyn std::error::Error>> {
             }
             running.fetch_sub(1, Ordering::Relaxed);
         };
-        std::thread::Builder::new().name("helper".to_owned()).spawn(answer)?;
+        // Without a thread the broker is told nothing and refuses; this process goes on, as nobody could start it again.
+        let _ = std::thread::Builder::new().name("helper".to_owned()).spawn(answer);
     }
 }
 
@@ -132,7 +135,7 @@ pub fn run(command: &[String]) -> Result<Zeroizing<Vec<u8>>, String> {
         return Err(format!("took longer than {} s", SECRET_EXEC_TIMEOUT.as_secs()));
     }
     if too_large {
-        return Err(format!("printed more than {SECRET_MAX_BYTES} bytes"));
+        return Err(format!("{TOO_MUCH} {SECRET_MAX_BYTES} bytes"));
     }
     read.map_err(|error| format!("cannot be read from: {error}"))?;
     let status = status.map_err(|error| error.to_string())?;

@@ -77,6 +77,8 @@ families! {
     ACCEPT_FAILURES: Counter "freeboard_accept_failures_total" []
         "Connections that could not be accepted for lack of descriptors or memory.";
     PROBES: Counter "freeboard_probes_total" ["outcome"] "Answers of `/readyz`: `ready` or `unready`. Answers from memory are not counted.";
+    CONFINED: Gauge "freeboard_confined" ["fence"]
+        "1 where the broker keeps itself to its `files` (Landlock) and its system `calls` (seccomp).";
     OPEN_FILES: Gauge "process_open_fds" [] "Open file descriptors.";
     OPEN_FILES_MAX: Gauge "process_max_fds" [] "Most open file descriptors.";
     RESIDENT: Gauge "process_resident_memory_bytes" [] "Memory of the broker.";

@@ -59,6 +59,10 @@ pub fn page(broker: &Broker, process: &Process) -> String {
     page.family(&all::PROBES);
     page.sample(&all::PROBES, &["ready"], metrics.probes_ready.read());
     page.sample(&all::PROBES, &["unready"], metrics.probes_unready.read());
+    let confined = crate::confine::state();
+    page.family(&all::CONFINED);
+    page.sample(&all::CONFINED, &["files"], u8::from(confined.files));
+    page.sample(&all::CONFINED, &["calls"], u8::from(confined.calls));
     let process_facts = [
         (&all::OPEN_FILES, process.open_files),
         (&all::OPEN_FILES_MAX, process.most_open_files),

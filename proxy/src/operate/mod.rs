@@ -6,7 +6,6 @@
 mod probe;
 
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -26,7 +25,6 @@ use probe::Probed;
 pub struct Operate {
     broker: Arc<Broker>,
     workers: Arc<Workers>,
-    ca_certificate: PathBuf,
     started_unix: u64,
     /// The last answer of the probe: asking often must not fill the audit log.
     last: tokio::sync::Mutex<Option<(Instant, Probed)>>,
@@ -46,11 +44,10 @@ impl Answer {
 }
 
 impl Operate {
-    pub fn new(broker: &Arc<Broker>, workers: &Arc<Workers>, ca_certificate: &Path) -> Self {
+    pub fn new(broker: &Arc<Broker>, workers: &Arc<Workers>) -> Self {
         Self {
             broker: Arc::clone(broker),
             workers: Arc::clone(workers),
-            ca_certificate: ca_certificate.to_owned(),
             started_unix: broker.clock.now().unix_ms / 1000,
             last: tokio::sync::Mutex::default(),
         }
@@ -127,7 +124,7 @@ impl Operate {
         let probed = match &*last {
             Some((when, probed)) if when.elapsed() < PROBE_KEPT => probed.clone(),
             _ => {
-                let probed = probe::run(&self.broker, &self.workers, &self.ca_certificate).await;
+                let probed = probe::run(&self.broker, &self.workers).await;
                 let metrics = &self.broker.metrics;
                 let count = if probed.is_ok() { &metrics.probes_ready } else { &metrics.probes_unready };
                 count.one_more();

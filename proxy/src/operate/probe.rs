@@ -6,11 +6,12 @@
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 use freeboard_control::{Evidence, OpenGate};
 use freeboard_policy::{Host, Policy, Reason, SourceFile, Tier};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::timeout;
@@ -37,12 +38,12 @@ const HOST: &str = "readiness.invalid";
 const CALLER: &str = "freeboard-readiness";
 const RUN: &str = "00000000000000000000000000000000";
 
-pub(super) async fn run(broker: &Broker, workers: &Workers, ca_certificate: &Path) -> Probed {
+pub(super) async fn run(broker: &Broker, workers: &Workers) -> Probed {
     timeout(LIVE_PATIENCE, workers.answer()).await.map_err(|_| "a worker thread takes no work")?;
     if !broker.recorder.state().writable {
         return Err("the audit log cannot be written".to_owned());
     }
-    let probe = timeout(PROBE_PATIENCE, probe(broker, ca_certificate)).await;
+    let probe = timeout(PROBE_PATIENCE, probe(broker)).await;
     probe.map_err(|_| format!("the probe took longer than {} s", PROBE_PATIENCE.as_secs()))??;
     let recorder = broker.recorder.clone();
     // It waits for the writer's thread.
@@ -52,13 +53,13 @@ pub(super) async fn run(broker: &Broker, workers: &Workers, ca_certificate: &Pat
     }
 }
 
-async fn probe(broker: &Broker, ca_certificate: &Path) -> Probed {
+async fn probe(broker: &Broker) -> Probed {
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
     let host = Host::parse(HOST).map_err(|error| failed("the probe's host", &error))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
     let listener = listener.map_err(|error| failed("no listener for the probe", &error))?;
     let address = listener.local_addr().map_err(|error| failed("no listener for the probe", &error))?;
-    let client = client(broker, &host, address, ca_certificate)?;
+    let client = client(broker, &host, address)?;
     let (allowed, refused) = tokio::select! {
         asked = ask_both(&client, address.port()) => asked?,
         ended = upstream(&broker.authority, &host, &listener) => return Err(ended),
@@ -81,24 +82,24 @@ fn first_line(answer: &str) -> String {
 }
 
 /// A run whose only grant is one route of the probe's upstream.
-fn client(
-    broker: &Broker,
-    host: &Host,
-    address: SocketAddr,
-    ca_certificate: &Path,
-) -> Result<Client, String> {
-    let ca_file = ca_certificate.display().to_string();
+fn client(broker: &Broker, host: &Host, address: SocketAddr) -> Result<Client, String> {
     let policy = format!(
-        "[api.readiness]\norigins = [\"https://{HOST}:{port}\"]\naddresses = [\"{ip}/32\"]\ntrust = {{ ca_file = {ca_file:?} }}\n\n\
+        "[api.readiness]\norigins = [\"https://{HOST}:{port}\"]\naddresses = [\"{ip}/32\"]\n\n\
          [grant.readiness]\ncallers = [\"{CALLER}\"]\n[[grant.readiness.allow]]\napi = \"readiness\"\nroutes = [\"GET /allowed\"]\n",
         port = address.port(),
         ip = address.ip(),
     );
     let policy = Policy::load(&[SourceFile::new("readiness.toml", policy)]);
     let policy = policy.map_err(|problems| freeboard_policy::render_all(&problems))?.policy;
+    let anchor = CertificateDer::from_pem_slice(broker.authority.ca().anchor_pem().as_bytes());
+    let mut roots = rustls::RootCertStore::empty();
+    let trusted = anchor.is_ok_and(|anchor| roots.add(anchor).is_ok());
+    if !trusted {
+        return Err("the interception CA is no root for an upstream".to_owned());
+    }
     let hosts = HashMap::from([(host.clone(), vec![address.ip()])]);
     let settings = DialSettings { hosts, ..Default::default() };
-    let dialler = Dialler::new(settings, Trust::with_roots(rustls::RootCertStore::empty()));
+    let dialler = Dialler::new(settings, Trust::with_roots(roots));
     let snapshot = Snapshot::new(policy, None, Store::default());
     let own = Broker::new(snapshot, Arc::clone(&broker.authority), dialler, broker.recorder.clone());
     let gate = OpenGate {

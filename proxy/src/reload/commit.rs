@@ -3,7 +3,6 @@
 //! HEAD is read from git's own files; whether files differ from it is asked of the `git` program where there is one.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use crate::limits::GIT_FILE_MAX_BYTES;
@@ -35,7 +34,7 @@ fn resolve(git: &Path) -> Option<String> {
     if !name.starts_with("refs/") || name.split('/').any(|part| part == "..") {
         return None;
     }
-    let common = read(&git.join("commondir")).map_or_else(|| git.to_owned(), |path| git.join(path.trim()));
+    let common = common_folder(git);
     let loose = [git, &common].into_iter().find_map(|folder| hex(read(&folder.join(name))?.trim()));
     loose.or_else(|| packed(&read(&common.join("packed-refs"))?, name))
 }
@@ -59,19 +58,45 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// SECURITY: with an environment of our own and without the work tree's hooks and monitors, so that a repository's
-/// configuration runs nothing. The folder may belong to another user (`safe.directory`).
+/// The folders and files that are read here.
+pub fn places(folder: &Path) -> Vec<PathBuf> {
+    let Some(git) = git_folder(folder) else { return Vec::new() };
+    let absolute = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let named = absolute.ancestors().map(|at| at.join(".git")).find(|path| path.is_file());
+    let common = common_folder(&git);
+    [Some(git), Some(common), named].into_iter().flatten().collect()
+}
+
+/// What worktrees of one repository share.
+fn common_folder(git: &Path) -> PathBuf {
+    read(&git.join("commondir")).map_or_else(|| git.to_owned(), |path| git.join(path.trim()))
+}
+
+/// SECURITY: with an environment of its own and without the work tree's hooks and monitors, so that a repository's
+/// configuration runs nothing. The folder may belong to another user (`safe.directory`). The process that runs helpers runs
+/// it: a broker that serves starts no program.
 fn is_dirty(folder: &Path) -> bool {
-    let output = Command::new("git")
-        .args(["-c", "safe.directory=*", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"])
-        .args(["--no-optional-locks", "-C"])
-        .arg(folder)
-        .args(["status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all", "--", "."])
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .stdin(Stdio::null())
-        .stderr(Stdio::null())
-        .output();
-    output.is_ok_and(|output| output.status.success() && !output.stdout.is_empty())
+    let words = [
+        "env",
+        "-i",
+        "PATH=/usr/local/bin:/usr/bin:/bin",
+        "GIT_CONFIG_NOSYSTEM=1",
+        "git",
+        "-c",
+        "safe.directory=*",
+        "-c",
+        "core.fsmonitor=false",
+        "-c",
+        "core.hooksPath=/dev/null",
+        "--no-optional-locks",
+        "-C",
+    ];
+    let status = ["status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all", "--", "."];
+    let folder = folder.display().to_string();
+    let words = words.into_iter().chain([folder.as_str()]).chain(status);
+    match crate::helpers::run_blocking(&words.map(str::to_owned).collect::<Vec<_>>()) {
+        Ok(listed) => !listed.is_empty(),
+        // More changed files than an answer has room for.
+        Err(problem) => problem.starts_with(crate::helpers::runner::TOO_MUCH),
+    }
 }

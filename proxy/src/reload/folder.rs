@@ -1,6 +1,7 @@
 //! The policy folder as files: every `*.toml` in it and below, hidden ones left out.
 
 use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -17,6 +18,8 @@ pub enum FolderError {
     TooMany { folder: PathBuf },
     #[error("the policy folder `{}` has folders deeper than {POLICY_FOLDER_DEPTH}", folder.display())]
     TooDeep { folder: PathBuf },
+    #[error("everybody may write `{}` (mode {mode:03o}): take that right away (chmod o-w)", path.display())]
+    Writable { path: PathBuf, mode: u32 },
     #[error("{}", .0.render())]
     Encoding(Box<Diagnostic>),
 }
@@ -24,6 +27,26 @@ pub enum FolderError {
 /// The policy files of a folder, in the order of their names.
 pub fn read(folder: &Path) -> Result<Vec<SourceFile>, FolderError> {
     read_where(folder, SourceFile::is_policy)
+}
+
+/// SECURITY: whoever may write a policy file may grant himself everything. Guarded by
+/// `does_not_take_a_policy_that_everybody_may_write`.
+///
+/// # Errors
+/// The folder, one below it, or one of its policy files may be written by everybody; or they cannot be looked at.
+pub fn refuse_writable(folder: &Path) -> Result<(), FolderError> {
+    let files = list(folder, SourceFile::is_policy)?;
+    let folders =
+        files.iter().flat_map(|(_, path)| path.ancestors().skip(1).take_while(|at| at.starts_with(folder)));
+    for path in [folder].into_iter().chain(folders).chain(files.iter().map(|(_, path)| path.as_path())) {
+        let metadata =
+            std::fs::metadata(path).map_err(|source| FolderError::Read { path: path.to_owned(), source })?;
+        let mode = metadata.mode() & 0o7777;
+        if mode & 0o002 != 0 {
+            return Err(FolderError::Writable { path: path.to_owned(), mode });
+        }
+    }
+    Ok(())
 }
 
 /// The files of a folder whose name below it is wanted, in the order of their names.

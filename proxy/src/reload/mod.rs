@@ -60,6 +60,7 @@ pub struct Read {
 
 /// Reads and checks the folder. Blocks: for the start and for a thread of its own.
 pub fn read(folder: &Path) -> Result<Read, LoadError> {
+    folder::refuse_writable(folder)?;
     let files = folder::read(folder)?;
     let loaded = Policy::load(&files).map_err(LoadError::Problems)?;
     let snapshot = Snapshot::new(loaded.policy, commit::commit(folder), Store::default());

@@ -7,7 +7,7 @@ use freeboard_policy::Reason;
 
 use crate::broker::{Lab, run_id};
 
-fn note(detail: &str) -> RunNote {
+pub(crate) fn note(detail: &str) -> RunNote {
     RunNote {
         run: run_id(1),
         caller: None,

@@ -9,6 +9,7 @@
 
 mod broker;
 mod commands;
+mod confine;
 mod control;
 mod log;
 mod metrics;

@@ -120,10 +120,15 @@ fn a_secret_that_cannot_be_used_is_a_finding_at_once() {
             names.iter().zip(&sources).map(|(name, source)| credential(name, source)).collect();
         format!("{text}[grant.g]\ncallers = [\"bot\"]\n{}", names.map(api).concat())
     };
-    let (open, good) = (file("open", 0o644), file("good", 0o600));
+    let (open, good) = (file("open", 0o600), file("good", 0o600));
     lab.write_policy(&policy(&open, &good));
     let broker = lab.start();
-    let findings = lab.wait_record("finding", 3);
+    let findings = lab.wait_record("finding", 2);
+    let names: Vec<_> = findings.iter().map(|finding| finding["credential"].as_str().unwrap()).collect();
+    assert_eq!(names, ["gone", "unset"]);
+    std::fs::set_permissions(&open, PermissionsExt::from_mode(0o644)).unwrap();
+    broker.signal(Signal::HUP);
+    let findings = lab.wait_record("finding", 5).split_off(2);
     let said = |name: &str| {
         let found = findings.iter().find(|finding| finding["credential"] == name);
         found.map(|finding| {
@@ -154,8 +159,8 @@ fn a_secret_that_cannot_be_used_is_a_finding_at_once() {
     // A reload looks again.
     std::fs::set_permissions(&open, PermissionsExt::from_mode(0o600)).unwrap();
     broker.signal(Signal::HUP);
-    let findings = lab.wait_record("finding", 5);
-    let names: Vec<_> = findings[3..].iter().map(|finding| finding["credential"].as_str().unwrap()).collect();
+    let findings = lab.wait_record("finding", 7);
+    let names: Vec<_> = findings[5..].iter().map(|finding| finding["credential"].as_str().unwrap()).collect();
     assert_eq!(names, ["gone", "unset"]);
     assert!(!lab.output().contains("canary-9f27"));
 }
