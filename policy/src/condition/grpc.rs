@@ -55,6 +55,26 @@ impl GrpcMethod {
     }
 }
 
+/// Paths that tell lists of methods apart: each method that is named, and one of each service that none names.
+pub(crate) fn paths<'t>(tests: impl Iterator<Item = &'t GrpcTest>) -> Vec<String> {
+    let named: Vec<&GrpcMethod> = tests.flat_map(|test| &test.methods).collect();
+    let mut paths = Vec::new();
+    for known in &named {
+        let service = &known.service;
+        let is_named = |method: &str| {
+            named.iter().any(|other| other.service == *service && other.method.as_deref() == Some(method))
+        };
+        let other = (1_u32..).map(|number| format!("Other{number}")).find(|method| !is_named(method));
+        for method in known.method.as_deref().into_iter().chain(other.as_deref()) {
+            let path = format!("/{service}/{method}");
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+    }
+    paths
+}
+
 impl std::fmt::Display for GrpcMethod {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.service, self.method.as_deref().unwrap_or("*"))

@@ -8,7 +8,8 @@ use crate::automata::Witness;
 use crate::compiled::Grant;
 use crate::condition::fields::HeaderFields;
 use crate::condition::sample::{self, Sample};
-use crate::condition::{Head, Terms};
+use crate::condition::{Head, Terms, grpc};
+use crate::limits::SAMPLES_MAX;
 use crate::route::method;
 use crate::{
     ConnectionQuestion, Decision, DestinationQuestion, HeldBody, Host, NoFields, Permit, Policy, Reason,
@@ -124,6 +125,24 @@ impl Run<'_> {
             traffic.is_passed_on().then_some(traffic)
         };
         traffic(new).or_else(|| traffic(old)).unwrap_or_default().url(host, port)
+    }
+
+    /// The request, and others like it where conditions look at the path: calls of gRPC methods.
+    pub(super) fn like(
+        self,
+        policies: (&Policy, &Policy),
+        host: &Host,
+        port: u16,
+        request: &Witness,
+    ) -> Vec<Witness> {
+        let Ok(target) = Target::parse(request.target.as_bytes()) else { return Vec::new() };
+        let mut terms = Vec::new();
+        for policy in [policies.0, policies.1] {
+            self.terms(policy, host, port, &target, &mut terms);
+        }
+        let calls = grpc::paths(terms.iter().filter_map(|terms| terms.grpc.as_ref()));
+        let calls = calls.into_iter().map(|target| Witness { target, ..request.clone() });
+        std::iter::once(request.clone()).chain(calls).take(SAMPLES_MAX).collect()
     }
 
     /// Header fields and bodies that may tell the two policies apart.

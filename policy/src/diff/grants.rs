@@ -349,12 +349,14 @@ impl<'p> Pair<'p> {
         };
         let asked = run.ask(self.policies, host, port, request, None);
         let confirmed = confirms(&asked);
-        // What conditions decide is shown with fields and a body that do it, where some are found.
+        // What conditions decide is shown with a path, fields and a body that do it, where some are found.
         let shown = (conditional && !confirmed).then(|| {
-            let samples = run.samples(self.policies, host, port, request);
-            let mut asked =
-                samples.iter().map(|sample| run.ask(self.policies, host, port, request, Some(sample)));
-            asked.find(confirms)
+            run.like(self.policies, host, port, request).iter().find_map(|request| {
+                let samples = run.samples(self.policies, host, port, request);
+                let mut asked =
+                    samples.iter().map(|sample| run.ask(self.policies, host, port, request, Some(sample)));
+                asked.find(confirms)
+            })
         });
         let shown = shown.flatten();
         change.conditional |= conditional && !confirmed && shown.is_none();

@@ -2,6 +2,7 @@
 
 mod check;
 mod diff;
+mod explain;
 mod export;
 mod fmt;
 mod import;
@@ -13,15 +14,11 @@ mod replay;
 mod source;
 mod test;
 
-use std::io::Read as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
-use freeboard_policy::explain::{Request, Verdict};
-use freeboard_policy::limits::INSPECT_BYTES_MAX;
 use freeboard_policy::pages::Page;
-use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, Tier, render_all, schema};
+use freeboard_policy::{Diagnostic, Loaded, Policy, Severity, SourceFile, render_all, schema};
 
 use self::source::{Source, SourceError};
 use super::{Exit, exit, terminal};
@@ -50,7 +47,7 @@ enum Verb {
     /// taken away, 11 when something is newly allowed or may be.
     Diff(diff::DiffCommand),
     /// Say which rule decides a request, why, and what would allow it
-    Explain(Explain),
+    Explain(explain::Explain),
     /// Run the cases of the folder's *.test.toml files
     Test(test::Test),
     /// Lay policy files out in the one way; definitions, their order and comments stay
@@ -84,57 +81,6 @@ enum Verb {
         #[arg(long)]
         cases: bool,
     },
-}
-
-#[derive(Debug, Args)]
-struct Explain {
-    /// Folder of policy files, or one file
-    #[arg(value_name = "FOLDER")]
-    folder: PathBuf,
-    /// Method of the request
-    #[arg(value_name = "METHOD")]
-    method: String,
-    /// https://HOST[:PORT]/PATH[?QUERY]
-    #[arg(value_name = "URL")]
-    url: String,
-    /// Authenticated caller of the run
-    #[arg(long, value_name = "NAME")]
-    caller: String,
-    /// Grant that the run names; may be repeated [default: every grant of the caller]
-    #[arg(long = "grant", value_name = "NAME")]
-    grants: Vec<String>,
-    /// Measured tier of the run [default: floors are not compared]
-    #[arg(long, value_name = "TIER", value_parser = tier)]
-    tier: Option<Tier>,
-    /// Header field of the request; may be repeated
-    #[arg(long = "header", value_name = "NAME: VALUE", value_parser = header)]
-    headers: Vec<(String, String)>,
-    /// Body of the request, decoded; `@FILE` reads it from a file
-    #[arg(long, value_name = "TEXT")]
-    body: Option<String>,
-    /// The request is a websocket handshake
-    #[arg(long)]
-    websocket: bool,
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
-}
-
-fn header(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once(':').ok_or("a header is `NAME: VALUE`")?;
-    Ok((name.trim().to_owned(), value.trim().to_owned()))
-}
-
-/// The bytes of `--body`.
-fn body(text: &str) -> std::io::Result<Vec<u8>> {
-    let Some(path) = text.strip_prefix('@') else { return Ok(text.as_bytes().to_vec()) };
-    let mut bytes = Vec::new();
-    // One byte more than is ever looked at, so that a larger body is seen as too large.
-    std::fs::File::open(path)?.take(INSPECT_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn tier(word: &str) -> Result<Tier, String> {
-    Tier::from_word(word).ok_or_else(|| format!("tiers are {}", Tier::ALL.map(Tier::word).join(", ")))
 }
 
 impl PolicyCommand {
@@ -210,41 +156,6 @@ fn explain_code(code: &str) -> Exit {
                 ),
             }
             Exit::Usage
-        }
-    }
-}
-
-impl Explain {
-    fn run(self) -> Exit {
-        let policy = match load(&Source::Path(self.folder)) {
-            Ok((_, loaded)) => loaded.policy,
-            Err(why) => return unloaded(&why),
-        };
-        let body = match self.body.as_deref().map(body).transpose() {
-            Ok(body) => body,
-            Err(error) => return exit::report(Exit::Usage, &error),
-        };
-        let explanation = policy.explain(&Request {
-            caller: Some(&self.caller),
-            grants: (!self.grants.is_empty()).then_some(self.grants.as_slice()),
-            tier: self.tier,
-            method: &self.method,
-            url: &self.url,
-            headers: &self.headers,
-            body: body.as_deref(),
-            websocket: self.websocket,
-            now_unix: now_unix(),
-        });
-        let printed = match self.format {
-            Format::Json => match serde_json::to_string(&explanation) {
-                Ok(text) => terminal::print(&text),
-                Err(error) => exit::report(Exit::System, &error),
-            },
-            Format::Text => terminal::print(&explanation.render()),
-        };
-        match (printed, explanation.verdict) {
-            (Exit::Success, Verdict::Refuse) => Exit::Problems,
-            (printed, _) => printed,
         }
     }
 }

@@ -72,6 +72,10 @@ pub(crate) fn read(text: &str) -> Result<Vec<Operation<'_>>, Unreadable> {
     let unfolded = operations.into_iter().map(|(kind, name, selections)| {
         let (mut fields, mut seen) = (Vec::new(), Vec::new());
         unfold(&selections, &fragments, &mut seen, &mut fields, 0)?;
+        // SECURITY: only a cycle of fragments asks for nothing (5.5.2.2 forbids it), and a list of fields holds of nothing.
+        if fields.is_empty() {
+            return Err(Unreadable::Malformed);
+        }
         Ok(Operation { kind, name, fields })
     });
     unfolded.collect()
@@ -343,6 +347,9 @@ mod tests {
             ("query", Unreadable::Truncated),
             ("{a}}", Unreadable::Malformed),
             ("{...Missing}", Unreadable::Malformed),
+            ("{...F} fragment F on Q{...F}", Unreadable::Malformed),
+            ("{...F} fragment F on Q{... on Q{...G}} fragment G on Q{...F}", Unreadable::Malformed),
+            ("{a} query B{...F} fragment F on Q{...F}", Unreadable::Malformed),
             ("fragment F on Q{a}", Unreadable::Malformed),
             ("{...F} fragment F on Q{a} fragment F on Q{b}", Unreadable::Malformed),
             ("fragment on on Q{a} {a}", Unreadable::Malformed),
