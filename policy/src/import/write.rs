@@ -6,6 +6,7 @@ use super::report::{Kind, Report};
 use super::text::{comment, quoted};
 use super::{ImportError, Imported};
 use crate::diagnostic::{Code, Diagnostic, Place, Severity};
+use crate::format::format;
 use crate::limits::{DIAGNOSTICS_MAX, ROUTES_MAX};
 use crate::{Policy, SourceFile};
 
@@ -97,7 +98,11 @@ impl Sketch {
             }
             self.count(&mut report);
             report.once_each();
-            return Ok(Imported { policy, report });
+            // In the layout of `fmt`, so that the first change that somebody makes shows alone.
+            return match format(&SourceFile::new(FILE_NAME, policy)) {
+                Ok(policy) => Ok(Imported { policy, report }),
+                Err(problem) => Err(ImportError::Refused(vec![*problem])),
+            };
         }
     }
 
