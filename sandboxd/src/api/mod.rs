@@ -26,8 +26,10 @@ use crate::runs::{Launch, Runs};
 use crate::session::Sessions;
 
 pub use exchange::answer;
+pub(crate) use route::bearer;
 pub use runs::tell;
 pub use server::{ServeError, serve};
+pub(crate) use server::{accept, is_of_one_connection};
 
 /// Who is let in.
 #[derive(Debug)]

@@ -152,14 +152,10 @@ fn authenticate(
     let Doorkeeper::Tokens(callers) = &app.doorkeeper else { return Ok(None) };
     let refused = |code, text: &str| ConnectError::refused(code, NotDispatchedReason::Permission, text);
     let unauthenticated = || refused(Code::Unauthenticated, "a bearer token of a known caller is needed");
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return Err(unauthenticated()) };
-    let token = value.to_str().ok().and_then(|value| value.split_once(' '));
-    let token =
-        token.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let token = bearer(headers).ok_or_else(unauthenticated)?;
     let callers = Arc::clone(&callers.read().unwrap_or_else(PoisonError::into_inner));
     let now_unix = unix_ms(SystemTime::now()) / 1000;
-    match callers.verify(token.ok_or_else(unauthenticated)?, now_unix) {
+    match callers.verify(token, now_unix) {
         Verdict::Known { sessions: false, .. } if procedure.is_of_sessions() => {
             Err(refused(Code::PermissionDenied, "the token lacks the scope code:session"))
         }
@@ -167,6 +163,14 @@ fn authenticate(
         Verdict::WithoutScope => Err(refused(Code::PermissionDenied, "the token lacks the scope code:run")),
         Verdict::Unknown => Err(unauthenticated()),
     }
+}
+
+/// The one bearer token of a request; two are none.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return None };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 fn codec(headers: &HeaderMap) -> Option<Codec> {

@@ -66,7 +66,8 @@ pub async fn serve(
     Ok(())
 }
 
-async fn accept(
+/// The next connection, once there is a place for it.
+pub(crate) async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> std::io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
@@ -75,8 +76,9 @@ async fn accept(
     Ok((stream, place))
 }
 
-/// Errors that say nothing about the listener: the client was gone again, or descriptors are short for a moment.
-fn is_of_one_connection(error: &std::io::Error) -> bool {
+/// Errors that say nothing about the listener: the client was gone again. Others last (no descriptors are left): trying again at
+/// once would only burn a processor.
+pub(crate) fn is_of_one_connection(error: &std::io::Error) -> bool {
     use std::io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }

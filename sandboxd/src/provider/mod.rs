@@ -1,5 +1,6 @@
 //! Boundaries, one folder each, all behind the same two traits: plan, create, measure, release, destroy.
 
+mod allowance;
 mod around;
 pub mod docker;
 pub mod gvisor;
@@ -18,6 +19,7 @@ use freeboard_control::{Door, Evidence, Prepared};
 use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
+pub use self::allowance::Allowance;
 pub use self::session::{CallFailure, Called, Cancel, CellEnd, Over, ReadBack, Session};
 pub use self::start::{Engines, Kind, NativeView, RunLimits, Service, start};
 use crate::job::{Job, Outcome, OutputSink};

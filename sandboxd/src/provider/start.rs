@@ -9,7 +9,7 @@ use super::gvisor::{GvisorConfig, GvisorProvider, Platform};
 use super::microvm::{MicrovmConfig, MicrovmProvider};
 use super::native::{NativeConfig, NativeProvider};
 use super::wasm::{self, WasmProvider};
-use super::{CreateError, Provider};
+use super::{Allowance, CreateError, Provider};
 
 /// The kinds of boundary that this build knows, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +98,11 @@ pub fn start(
     service: Service,
 ) -> Result<Arc<dyn Provider>, CreateError> {
     let view = &engines.view;
+    let allowance = Allowance::of(limits);
     match kind {
         Kind::Native => {
             let config = NativeConfig {
-                memory_mib: limits.memory_mib,
-                cpus: limits.cpus,
-                pids: limits.pids,
-                disk_mib: limits.disk_mib,
+                allowance,
                 root: view.root.clone(),
                 extra_read_only: view.extra_read_only.clone(),
                 ..NativeConfig::default()
@@ -124,10 +122,7 @@ pub fn start(
                 platform: engines.gvisor_platform,
                 root: view.root.clone(),
                 extra_read_only: view.extra_read_only.clone(),
-                memory_mib: limits.memory_mib,
-                cpus: limits.cpus,
-                pids: limits.pids,
-                disk_mib: limits.disk_mib,
+                allowance,
                 ..GvisorConfig::default()
             };
             Ok(Arc::new(GvisorProvider::start(config)?))
@@ -138,10 +133,7 @@ pub fn start(
                 socket: engines.docker_socket.clone().unwrap_or(usual.socket),
                 image: engines.docker_image.clone().unwrap_or_default(),
                 runtime: engines.docker_runtime.unwrap_or(usual.runtime),
-                memory_mib: limits.memory_mib,
-                cpus: limits.cpus,
-                pids: limits.pids,
-                disk_mib: limits.disk_mib,
+                allowance,
                 ..DockerConfig::default()
             };
             Ok(Arc::new(DockerProvider::start(config)?))
@@ -154,10 +146,7 @@ pub fn start(
                 kernel: engines.microvm_kernel.clone(),
                 root: view.root.clone(),
                 extra_read_only: view.extra_read_only.clone(),
-                memory_mib: limits.memory_mib,
-                cpus: limits.cpus,
-                pids: limits.pids,
-                disk_mib: limits.disk_mib,
+                allowance,
                 ..MicrovmConfig::default()
             };
             Ok(Arc::new(MicrovmProvider::start(config)?))

@@ -133,12 +133,12 @@ impl Runs {
         Ok(())
     }
 
-    /// Starts a run, or finds the one that was started with the same key before. `true` = it is a new one.
+    /// Starts a run, or finds the one that was started with the same key before.
     pub async fn start(
         self: &Arc<Self>,
         launcher: Arc<dyn Launch>,
         asked: Asked,
-    ) -> Result<(Arc<Entry>, bool), StartError> {
+    ) -> Result<Arc<Entry>, StartError> {
         let Asked { mut order, key, request_sha256 } = asked;
         let facts = Facts {
             run: order.run.clone(),
@@ -151,7 +151,7 @@ impl Runs {
             let mut table = self.lock();
             if let Some(known) = table.by_key(facts.caller.as_deref(), facts.key.as_deref()) {
                 let same = known.facts.request_sha256 == facts.request_sha256;
-                return if same { Ok((known, false)) } else { Err(StartError::KeyTaken) };
+                return if same { Ok(known) } else { Err(StartError::KeyTaken) };
             }
             table.room_for(facts.caller.as_deref()).map_err(StartError::Full)?;
             table.insert(Entry::new(facts, Arc::clone(&order.released)))
@@ -179,7 +179,7 @@ impl Runs {
             };
             runs.finish(&mine, &view).await;
         });
-        Ok((entry, true))
+        Ok(entry)
     }
 
     /// The end is written down before anybody is told of it. Where that fails the answer is still given, and only a
@@ -207,7 +207,7 @@ impl Runs {
         let (forgotten, needed) = {
             let mut table = self.lock();
             table.ended(&entry.facts.run);
-            (table.forget_what_is_too_much(SystemTime::now()), table.all())
+            (table.forget_what_is_too_much(SystemTime::now()), table.len())
         };
         tracing::debug!(run = entry.facts.run, bytes, forgotten = forgotten.len(), "a started run has ended");
         let runs = Arc::clone(self);
@@ -216,7 +216,7 @@ impl Runs {
                 runs.store.remove(&entry.facts.run);
             }
             match &runs.journal {
-                Some(journal) if journal.is_long_for(needed.len()) => {
+                Some(journal) if journal.is_long_for(needed) => {
                     journal.rewrite(|| lines_of(&runs.lock().all()))
                 }
                 _ => Ok(()),

@@ -10,23 +10,8 @@ mod common;
 
 pub(crate) use common::*;
 
-/// What the tests of every provider may choose.
-pub(crate) struct Settings {
-    pub(crate) memory_mib: u32,
-    pub(crate) pids: u32,
-    pub(crate) disk_mib: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let DockerConfig { memory_mib, pids, disk_mib, .. } = DockerConfig::default();
-        Self { memory_mib, pids, disk_mib }
-    }
-}
-
-pub(crate) fn with_provider(settings: Settings, test: impl AsyncFnOnce(&dyn Provider)) {
-    let Settings { memory_mib, pids, disk_mib } = settings;
-    let config = DockerConfig { memory_mib, pids, disk_mib, ..DockerConfig::default() };
+pub(crate) fn with_provider(allowance: Allowance, test: impl AsyncFnOnce(&dyn Provider)) {
+    let config = DockerConfig { allowance, ..DockerConfig::default() };
     with_docker(config, async |provider, _| test(&provider).await);
 }
 

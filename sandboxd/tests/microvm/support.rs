@@ -13,23 +13,8 @@ pub(crate) use common::*;
 pub(crate) const NAME: &str = "microvm";
 pub(crate) const ENGINE: &str = "qemu-system";
 
-/// What the tests of every provider with a kernel of its own may choose.
-pub(crate) struct Settings {
-    pub(crate) memory_mib: u32,
-    pub(crate) pids: u32,
-    pub(crate) disk_mib: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        let MicrovmConfig { memory_mib, pids, disk_mib, .. } = MicrovmConfig::default();
-        Self { memory_mib, pids, disk_mib }
-    }
-}
-
-pub(crate) fn with_provider(settings: Settings, test: impl AsyncFnOnce(&dyn Provider)) {
-    let Settings { memory_mib, pids, disk_mib } = settings;
-    let config = MicrovmConfig { memory_mib, pids, disk_mib, ..MicrovmConfig::default() };
+pub(crate) fn with_provider(allowance: Allowance, test: impl AsyncFnOnce(&dyn Provider)) {
+    let config = MicrovmConfig { allowance, ..MicrovmConfig::default() };
     with_microvm(config, async |provider| test(&provider).await);
 }
 

@@ -117,7 +117,7 @@ fn java_finds_the_interception_ca_where_it_is_installed() {
     }
     let key = rcgen::KeyPair::generate().unwrap();
     let ca = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&key).unwrap();
-    let config = NativeConfig { memory_mib: 1024, ..NativeConfig::default() };
+    let config = giving(Allowance { memory_mib: 1024, ..Allowance::default() });
     with_provider(config, async |provider| {
         let script = "keytool -J-Xint -J-XX:TieredStopAtLevel=1 -list -keystore /etc/ssl/certs/java/cacerts -storepass changeit";
         let plan = plan_with_ca(shell(script), &ca.pem());

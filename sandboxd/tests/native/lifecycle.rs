@@ -176,7 +176,7 @@ fn a_launcher_for_one_run_makes_the_same_boundary_and_leaves_nothing() {
     use freeboard_sandboxd::isolate::Limits;
     use freeboard_sandboxd::provider::native::NativeProvider;
     let config = NativeConfig::default();
-    let right = config.limits();
+    let right = config.allowance.limits();
     let wrong = Limits { pids: right.pids + 1, ..right };
     // With other limits than those of the run, the process that was made ahead is not used.
     for (limits, ahead) in [(right, true), (wrong, false)] {

@@ -24,7 +24,7 @@ fn bomb(config: NativeConfig, script: &str, seconds: u64) -> Outcome {
 
 #[test]
 fn f07_a_fork_bomb_ends_at_the_limit_of_processes() {
-    let config = NativeConfig { pids: 32, ..NativeConfig::default() };
+    let config = giving(Allowance { pids: 32, ..Allowance::default() });
     let began = Instant::now();
     let outcome = bomb(config, "b() { b | b & b; }; b", 3);
     assert!(began.elapsed() < Duration::from_secs(9));
@@ -36,7 +36,7 @@ fn f07_a_fork_bomb_ends_at_the_limit_of_processes() {
 
 #[test]
 fn f08_a_memory_bomb_is_137_and_named() {
-    let config = NativeConfig { memory_mib: 64, disk_mib: 512, ..NativeConfig::default() };
+    let config = giving(Allowance { memory_mib: 64, disk_mib: 512, ..Allowance::default() });
     let outcome = bomb(config.clone(), "python3 -c 'x = bytearray(1 << 30)'", 20);
     assert_ne!(outcome.steps[0].exit_code, 0);
     if has_group() {
@@ -59,7 +59,7 @@ fn f08_an_absurd_allocation_fails_in_the_program() {
 
 #[test]
 fn f09_disk_and_inodes_end_at_their_size_and_are_cleaned_up_quickly() {
-    let config = NativeConfig { disk_mib: 8, ..NativeConfig::default() };
+    let config = giving(Allowance { disk_mib: 8, ..Allowance::default() });
     let outcome = bomb(config.clone(), "head -c 20000000 /dev/zero > x", 20);
     assert_ne!(outcome.steps[0].exit_code, 0);
     assert!(outcome.detail.contains("disk"), "{outcome:?}");
@@ -96,7 +96,7 @@ fn cpu_is_shared_out_where_there_is_a_group() {
     if !has_group() {
         return;
     }
-    let config = NativeConfig { cpus: 0.2, ..NativeConfig::default() };
+    let config = giving(Allowance { cpus: 0.2, ..Allowance::default() });
     let script =
         "import time\ne = time.time() + 1.5\nwhile time.time() < e: pass\nprint(time.process_time() < 0.9)\n";
     let outcome = with_provider(config, async |provider| run(&provider, python(script)).await.unwrap());

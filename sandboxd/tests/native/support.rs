@@ -6,6 +6,7 @@ use std::time::Duration;
 use freeboard_control::Evidence;
 use freeboard_sandboxd::child::launcher::Launcher;
 use freeboard_sandboxd::job::{Job, NoSink, Outcome, Payload};
+pub(crate) use freeboard_sandboxd::provider::Allowance;
 use freeboard_sandboxd::provider::native::{NativeConfig, NativeProvider};
 use freeboard_sandboxd::provider::{Plan, Provider};
 
@@ -19,6 +20,10 @@ pub(crate) fn with_provider<T>(config: NativeConfig, test: impl AsyncFnOnce(Nati
     let launcher = Launcher::start_in_test().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async move { test(NativeProvider::new(config, launcher).unwrap()).await })
+}
+
+pub(crate) fn giving(allowance: Allowance) -> NativeConfig {
+    NativeConfig { allowance, ..NativeConfig::default() }
 }
 
 pub(crate) fn job(payload: Payload) -> Job {

@@ -6,7 +6,7 @@ use crate::support::*;
 
 #[test]
 fn shell_python_javascript_and_commands_run() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let outcome = run(provider, shell("echo $((6*7)); echo oops >&2; exit 3")).await.unwrap();
         assert_eq!(first(&outcome), (3, "42\n".into(), "oops\n".into()));
         let outcome = run(provider, python("print(6*7)")).await.unwrap();
@@ -25,7 +25,7 @@ fn shell_python_javascript_and_commands_run() {
 
 #[test]
 fn files_go_in_and_artifacts_come_out_and_no_link_is_followed() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let mut job = shell(
             "set -e; test \"$(cat in/a.txt)\" = content; ./in/run.sh > out.txt; rm in/a.txt; \
              ln -s /etc/passwd link; mkdir -p d; ln -s /etc d/e; test $(id -u) != 0 && echo user >> out.txt",
@@ -45,5 +45,5 @@ fn files_go_in_and_artifacts_come_out_and_no_link_is_followed() {
 
 #[test]
 fn the_smoke_test_passes_here() {
-    with_provider(Settings::default(), async |provider| provider.smoke_test().await.unwrap());
+    with_provider(Allowance::default(), async |provider| provider.smoke_test().await.unwrap());
 }

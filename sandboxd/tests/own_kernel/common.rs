@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use freeboard_control::{Evidence, Fact};
 use freeboard_sandboxd::job::{Job, Payload};
+pub(crate) use freeboard_sandboxd::provider::Allowance;
 
 #[path = "../support/runs.rs"]
 mod runs;

@@ -41,7 +41,7 @@ fn answer_with_destination(socket: OwnedFd) {
 
 #[test]
 fn every_address_ends_at_the_doors_of_the_broker() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "import socket\n\
             for a in [('203.0.113.7', 443), ('8.8.8.8', 8443), ('10.0.0.1', 80), ('169.254.169.254', 80), ('100.64.0.1', 443)]:\n\
             \x20   s = socket.create_connection(a, 10); s.sendall(b'x'); print(s.recv(100).decode())\n\
@@ -131,7 +131,7 @@ fn answer_queries(socket: OwnedFd) {
 
 #[test]
 fn d02_d06_d27_d31_other_ways_out_are_closed() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "import socket\n\
             def attempt(name, call):\n\
             \x20   try: call(); print(name)\n\
@@ -162,7 +162,7 @@ fn d02_d06_d27_d31_other_ways_out_are_closed() {
 
 #[test]
 fn d01_without_a_gate_there_is_only_the_loopback_link() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "import socket\n\
             for a in [('1.1.1.1', 443), ('10.0.0.1', 80), ('169.254.169.254', 80)]:\n\
             \x20   try: socket.create_connection(a, 2); print('connected', a)\n\
@@ -175,7 +175,7 @@ fn d01_without_a_gate_there_is_only_the_loopback_link() {
 
 #[test]
 fn the_interception_ca_is_where_tools_look() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "for v in SSL_CERT_FILE CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS; do eval \"f=\\$$v\"; \
                       grep -q THE-INTERCEPTION-CA \"$f\" || echo \"$v: $f\"; done; cat /etc/resolv.conf";
         let plan = plan(shell(script));

@@ -4,7 +4,7 @@ use crate::support::*;
 
 /// Runs Python that prints a line for each thing that worked and must not.
 fn nothing_works(script: &str) {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let outcome = run(provider, python(&format!("{script}\nprint('end')"))).await.unwrap();
         let (code, stdout, stderr) = first(&outcome);
         assert_eq!((code, stdout.as_str()), (0, "end\n"), "{stderr}");
@@ -45,7 +45,7 @@ fn f04_rights_do_not_come_back() {
 
 #[test]
 fn f04_a_set_user_id_program_gives_nothing() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "for p in /usr/bin/su /usr/bin/passwd /usr/bin/mount; do [ -u $p ] && echo set-user-id; done; \
                       python3 -c \"import os; print(os.getresuid())\"";
         let (_, stdout, _) = first(&run(provider, shell(script)).await.unwrap());
@@ -55,7 +55,7 @@ fn f04_a_set_user_id_program_gives_nothing() {
 
 #[test]
 fn f05_the_first_process_can_neither_be_read_nor_traced_nor_killed() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "import os, ctypes\n\
             libc = ctypes.CDLL(None, use_errno=True)\n\
             for name in ['mem', 'fd/3']:\n\
@@ -75,7 +75,7 @@ fn f05_the_first_process_can_neither_be_read_nor_traced_nor_killed() {
 
 #[test]
 fn f13_f44_nothing_of_the_host_is_seen() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script = "import os\n\
             print(os.listdir('/root'), os.listdir('/home'), os.path.exists('/opt'), os.path.exists('/srv'))\n\
             print(open('/etc/hostname').read().strip(), os.uname().nodename)\n\

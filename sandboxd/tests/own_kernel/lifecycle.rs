@@ -11,7 +11,7 @@ use crate::support::*;
 
 #[test]
 fn f20_f24_nothing_survives_the_deadline() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let script =
             "trap '' TERM INT HUP; setsid sh -c 'sleep 300' & (setsid sleep 300 &) & wait; sleep 300";
         let mut job = shell(script);
@@ -29,7 +29,7 @@ fn f20_f24_nothing_survives_the_deadline() {
 
 #[test]
 fn f20_a_background_process_does_not_keep_the_run_alive() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let job = shell("setsid sleep 300 >/dev/null 2>&1 & echo done");
         let run_id = job.run.clone();
         let outcome = run(provider, job).await.unwrap();
@@ -40,7 +40,7 @@ fn f20_a_background_process_does_not_keep_the_run_alive() {
 
 #[test]
 fn a_cancelled_run_is_gone() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let job = shell("sleep 300");
         let run_id = job.run.clone();
         let (sandbox, _) = measured(provider, job).await.unwrap();
@@ -97,7 +97,7 @@ fn is_ours(pid: i32) -> bool {
 
 #[test]
 fn the_end_of_a_session_leaves_nothing() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let job = job(Payload::Session);
         let run_id = job.run.clone();
         let (sandbox, _) = measured(provider, job).await.unwrap();

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::support::*;
 
-fn small() -> Settings {
-    Settings { memory_mib: 96, pids: 32, disk_mib: 8 }
+fn small() -> Allowance {
+    Allowance { memory_mib: 96, pids: 32, disk_mib: 8, ..Allowance::default() }
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn f09_the_work_directory_has_its_size() {
 
 #[test]
 fn f10_a_flood_is_cut_and_flagged() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let outcome = run(provider, shell("head -c 3000000 /dev/zero; echo end >&2")).await.unwrap();
         let step = &outcome.steps[0];
         assert!(step.stdout_truncated && step.stdout.len() == 64 << 10, "{}", step.stdout.len());

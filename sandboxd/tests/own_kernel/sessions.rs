@@ -29,7 +29,7 @@ fn cell(code: &str) -> Job {
 
 #[test]
 fn files_and_the_state_of_cells_stay_and_processes_do_not() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let mut session = open(provider).await;
         let session = session.as_mut();
         let begin =
@@ -55,7 +55,7 @@ fn files_and_the_state_of_cells_stay_and_processes_do_not() {
 
 #[test]
 fn a_call_that_does_not_end_is_ended_and_the_session_goes_on() {
-    with_provider(Settings::default(), async |provider| {
+    with_provider(Allowance::default(), async |provider| {
         let mut session = open(provider).await;
         let session = session.as_mut();
         assert_eq!(output(session, shell("echo kept > file")).await, "");

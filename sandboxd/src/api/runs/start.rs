@@ -33,7 +33,7 @@ pub(super) async fn start(
     let run = order.run.clone();
     let asked = Asked { order, key, request_sha256: sha256_hex(body) };
     let started = context.app.runs.start(std::sync::Arc::clone(context.app) as _, asked).await;
-    let (entry, _) = started.map_err(|error| refused(&run, error))?;
+    let entry = started.map_err(|error| refused(&run, error))?;
     if !wait.is_zero() {
         // What is there when the time is over is told.
         let _ = tokio::time::timeout(wait, entry.wait_for_end()).await;

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -18,9 +17,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use super::tools::Tools;
+use crate::api::{accept, bearer, is_of_one_connection};
 use crate::limits::{HEAD_TIMEOUT, MAX_CONNECTIONS};
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM, or until no connection can be accepted any more.
 pub(super) async fn serve(tools: &Tools, address: SocketAddr, token: &str) -> std::io::Result<()> {
     let listener = TcpListener::bind(address).await?;
     super::super::say(&format!("sandboxd: serving MCP on http://{}/", listener.local_addr()?));
@@ -39,7 +39,11 @@ pub(super) async fn serve(tools: &Tools, address: SocketAddr, token: &str) -> st
             _ = terminate.recv() => return Ok(()),
             _ = tokio::signal::ctrl_c() => return Ok(()),
         };
-        let Ok((stream, place)) = accepted else { continue };
+        let (stream, place) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if is_of_one_connection(&error) => continue,
+            Err(error) => return Err(error),
+        };
         let service = service.clone();
         tokio::spawn(async move {
             let answer = service_fn(move |request: Request<Incoming>| {
@@ -62,23 +66,11 @@ pub(super) async fn serve(tools: &Tools, address: SocketAddr, token: &str) -> st
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> std::io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
-    let place = Arc::clone(places).acquire_owned().await.map_err(std::io::Error::other)?;
-    let (stream, _) = listener.accept().await?;
-    Ok((stream, place))
-}
-
 /// Exactly one bearer token, compared by its digest in constant time.
 fn is_bearer(headers: &HeaderMap, expected: &[u8; 32]) -> bool {
-    let mut values = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return false };
-    let token = value.to_str().ok().and_then(|value| value.split_once(' '));
-    token.is_some_and(|(scheme, token)| {
-        let given: [u8; 32] = Sha256::digest(token.trim().as_bytes()).into();
-        scheme.eq_ignore_ascii_case("bearer") && bool::from(given.ct_eq(expected))
+    bearer(headers).is_some_and(|token| {
+        let given: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        bool::from(given.ct_eq(expected))
     })
 }
 

@@ -1,7 +1,8 @@
 //! What an operator chooses about `docker`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+
+use crate::provider::Allowance;
 
 /// Settings of the provider. Only the image has no default.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,18 +14,8 @@ pub struct DockerConfig {
     pub runtime: Runtime,
     /// Our guest program; `None` = beside sandboxd, or in /usr/lib/freeboard.
     pub guest: Option<PathBuf>,
-    /// Memory of a run in MiB, its files in /work, /tmp and /dev/shm included.
-    pub memory_mib: u32,
-    pub cpus: f64,
-    /// Processes and threads of a run.
-    pub pids: u32,
-    /// Size of /work in MiB.
-    pub disk_mib: u32,
-    /// First of the unused ids of the host that runs are given.
-    pub uid_base: u32,
-    pub uid_count: u32,
-    pub default_timeout: Duration,
-    pub max_timeout: Duration,
+    /// What one run gets.
+    pub allowance: Allowance,
 }
 
 /// What runs a container.
@@ -59,15 +50,7 @@ impl Default for DockerConfig {
             image: String::new(),
             runtime: Runtime::Runc,
             guest: None,
-            memory_mib: 512,
-            cpus: 1.0,
-            pids: 256,
-            disk_mib: 256,
-            // As of `native`: between systemd's ranges for home folders (to 60577) and dynamic users (from 61184).
-            uid_base: 61_000,
-            uid_count: 184,
-            default_timeout: Duration::from_secs(30),
-            max_timeout: Duration::from_secs(300),
+            allowance: Allowance::default(),
         }
     }
 }

@@ -34,7 +34,6 @@ use container::{OWNER, Wish};
 use engine::Engine;
 
 use super::native::can_run;
-use super::native::config::cpu_milli;
 use super::program::{Program, find_guest};
 use super::{CreateError, Description, Plan, Provider, Sandbox};
 use crate::isolate::kernel::Kernel;
@@ -98,8 +97,7 @@ impl DockerProvider {
 
     fn boundary(&self, plan: &Plan) -> Boundary {
         let prepared = plan.prepared.as_ref();
-        let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % self.config.uid_count.max(1);
-        let id = self.config.uid_base + turn;
+        let id = self.config.allowance.uid(self.next_identity.fetch_add(1, Ordering::Relaxed));
         // Without a user namespace the ids inside are the host's; gVisor's are its own.
         let (guest, kernel) = match self.config.runtime {
             Runtime::Runc => (id, None),
@@ -117,18 +115,16 @@ impl DockerProvider {
     }
 
     fn limits(&self) -> Limits {
-        let disk_bytes = u64::from(self.config.disk_mib) << 20;
         let (more_bytes, more_threads, per_process) = match self.config.runtime {
             Runtime::Runc => (0, 1, 1),
             Runtime::Runsc => (limits::KERNEL_BYTES, limits::KERNEL_THREADS, 2),
         };
+        let of_run = self.config.allowance.limits();
         Limits {
-            memory_bytes: (u64::from(self.config.memory_mib) << 20) + more_bytes,
+            memory_bytes: of_run.memory_bytes + more_bytes,
             // The first process is one of them.
-            pids: u64::from(self.config.pids) * per_process + more_threads,
-            cpu_milli: cpu_milli(self.config.cpus),
-            disk_bytes,
-            inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
+            pids: of_run.pids * per_process + more_threads,
+            ..of_run
         }
     }
 
@@ -190,25 +186,9 @@ impl Provider for DockerProvider {
             Runtime::Runc => (Tier::Container, true),
             Runtime::Runsc => (Tier::Kernel, false),
         };
-        let languages = [("javascript", &self.engine.node), ("python", &self.engine.python)];
-        let languages = languages.iter().filter(|(_, program)| program.is_some());
-        Description {
-            name: NAME,
-            tier,
-            weaker: None,
-            environment: self.engine.image.id.clone(),
-            supports_javascript: self.engine.node.is_some(),
-            supports_project: true,
-            supports_grants: grants,
-            supports_sessions: true,
-            languages: languages.map(|(name, _)| (*name).to_owned()).collect(),
-            default_timeout: self.config.default_timeout,
-            max_timeout: self.config.max_timeout,
-            memory_mib: self.config.memory_mib,
-            cpus: self.config.cpus,
-            pids: self.config.pids,
-            disk_mib: self.config.disk_mib,
-        }
+        let (node, python) = (self.engine.node.is_some(), self.engine.python.is_some());
+        let usual = self.config.allowance.description(NAME, tier, node, python);
+        Description { environment: self.engine.image.id.clone(), supports_grants: grants, ..usual }
     }
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {

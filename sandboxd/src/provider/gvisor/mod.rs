@@ -27,7 +27,6 @@ use rustix::process::{getegid, geteuid};
 pub use config::{GvisorConfig, Platform};
 
 use super::native::can_run;
-use super::native::config::cpu_milli;
 use super::native::link::LazyLink;
 use super::native::sandbox::{Interpreters, NativeSandbox};
 use super::program::{Program, find_guest};
@@ -129,47 +128,29 @@ impl GvisorProvider {
         if !geteuid().is_root() {
             return (identity(geteuid().as_raw(), getegid().as_raw()), None);
         }
-        let pairs = (self.config.uid_count / IDS_PER_RUN).max(1);
+        let pairs = (self.config.allowance.uid_count / IDS_PER_RUN).max(1);
         let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % pairs;
-        let id = self.config.uid_base + turn * IDS_PER_RUN;
+        let id = self.config.allowance.uid_base + turn * IDS_PER_RUN;
         (identity(id, id), Some(id + 1))
     }
 
     /// Of the group around the whole runtime.
     fn limits(&self) -> Limits {
-        let disk_bytes = u64::from(self.config.disk_mib) << 20;
+        let of_run = self.config.allowance.limits();
         Limits {
-            memory_bytes: (u64::from(self.config.memory_mib) << 20) + limits::KERNEL_BYTES,
+            memory_bytes: of_run.memory_bytes + limits::KERNEL_BYTES,
             // Each process of the run is a thread of gVisor's kernel and a process that it traces.
-            pids: u64::from(self.config.pids) * 2 + limits::KERNEL_THREADS,
-            cpu_milli: cpu_milli(self.config.cpus),
-            disk_bytes,
-            inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
+            pids: of_run.pids * 2 + limits::KERNEL_THREADS,
+            ..of_run
         }
     }
 }
 
 impl Provider for GvisorProvider {
     fn describe(&self) -> Description {
-        let languages = [("javascript", &self.node), ("python", &self.python)];
-        let languages = languages.iter().filter(|(_, program)| program.is_some());
-        Description {
-            name: NAME,
-            tier: Tier::Kernel,
-            weaker: None,
-            environment: String::new(),
-            supports_javascript: self.node.is_some(),
-            supports_project: true,
-            supports_grants: geteuid().is_root(),
-            supports_sessions: true,
-            languages: languages.map(|(name, _)| (*name).to_owned()).collect(),
-            default_timeout: self.config.default_timeout,
-            max_timeout: self.config.max_timeout,
-            memory_mib: self.config.memory_mib,
-            cpus: self.config.cpus,
-            pids: self.config.pids,
-            disk_mib: self.config.disk_mib,
-        }
+        let (node, python) = (self.node.is_some(), self.python.is_some());
+        let usual = self.config.allowance.description(NAME, Tier::Kernel, node, python);
+        Description { supports_grants: geteuid().is_root(), ..usual }
     }
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {

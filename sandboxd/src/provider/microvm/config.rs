@@ -1,7 +1,8 @@
 //! What an operator chooses about `microvm`.
 
 use std::path::PathBuf;
-use std::time::Duration;
+
+use crate::provider::Allowance;
 
 /// Settings of the provider. [`MicrovmConfig::default`] is what a machine without a configuration file gets.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,20 +19,8 @@ pub struct MicrovmConfig {
     pub root: Option<PathBuf>,
     /// Folders of the host to show besides /usr and its kin, read-only, at the same place.
     pub extra_read_only: Vec<PathBuf>,
-    /// Memory of a run in MiB, its files in /work, /tmp and /dev/shm included. What its kernel and QEMU need comes on top.
-    pub memory_mib: u32,
-    /// Processors of a run; the machine has the next whole number.
-    pub cpus: f64,
-    /// Processes and threads of a run.
-    pub pids: u32,
-    /// Size of /work in MiB.
-    pub disk_mib: u32,
-    /// First of the unused ids of the host that runs are given, when sandboxd is root.
-    pub uid_base: u32,
-    /// How many such ids.
-    pub uid_count: u32,
-    pub default_timeout: Duration,
-    pub max_timeout: Duration,
+    /// What one run gets.
+    pub allowance: Allowance,
 }
 
 impl Default for MicrovmConfig {
@@ -43,15 +32,7 @@ impl Default for MicrovmConfig {
             guest: None,
             root: None,
             extra_read_only: Vec::new(),
-            memory_mib: 512,
-            cpus: 1.0,
-            pids: 256,
-            disk_mib: 256,
-            // As of `native`: between systemd's ranges for home folders (to 60577) and dynamic users (from 61184).
-            uid_base: 61_000,
-            uid_count: 184,
-            default_timeout: Duration::from_secs(30),
-            max_timeout: Duration::from_secs(300),
+            allowance: Allowance::default(),
         }
     }
 }

@@ -36,7 +36,6 @@ pub use config::MicrovmConfig;
 use proof::Proof;
 
 use super::native::can_run;
-use super::native::config::cpu_milli;
 use super::native::link::LazyLink;
 use super::native::sandbox::{Interpreters, Measurement, NativeSandbox};
 use super::program::{Program, find_guest};
@@ -179,14 +178,8 @@ impl MicrovmProvider {
                 what: format!("cannot read what machines are made of: {source}"),
                 help: "restart sandboxd after an update of QEMU or of the kernel".into(),
             })?;
-        let disk_bytes = u64::from(self.config.disk_mib) << 20;
-        let settings = Settings {
-            memory_bytes: u64::from(self.config.memory_mib) << 20,
-            pids: u64::from(self.config.pids),
-            disk_bytes,
-            inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
-            gate: gate.then(child::families),
-        };
+        let Limits { memory_bytes, pids, disk_bytes, inodes, .. } = self.config.allowance.limits();
+        let settings = Settings { memory_bytes, pids, disk_bytes, inodes, gate: gate.then(child::families) };
         let setup_limit_seconds = match &accelerator {
             Accelerator::Kvm { .. } => (!self.proof.is_proved()).then_some(limits::PROOF_SECONDS),
             Accelerator::Translated { .. } => Some(limits::TRANSLATED_SECONDS),
@@ -227,8 +220,8 @@ impl MicrovmProvider {
     /// is how QEMU may open it: a group that owns nothing else.
     fn identity(&self) -> Identity {
         let (host_uid, own_gid) = if geteuid().is_root() {
-            let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % self.config.uid_count.max(1);
-            (self.config.uid_base + turn, self.config.uid_base + turn)
+            let id = self.config.allowance.uid(self.next_identity.fetch_add(1, Ordering::Relaxed));
+            (id, id)
         } else {
             (geteuid().as_raw(), getegid().as_raw())
         };
@@ -237,11 +230,11 @@ impl MicrovmProvider {
     }
 
     fn memory_mib(&self) -> u64 {
-        (u64::from(self.config.memory_mib) + limits::KERNEL_MIB).max(limits::LEAST_MIB)
+        (u64::from(self.config.allowance.memory_mib) + limits::KERNEL_MIB).max(limits::LEAST_MIB)
     }
 
     fn processors(&self) -> u64 {
-        cpu_milli(self.config.cpus).div_ceil(1000).clamp(1, limits::MOST_PROCESSORS)
+        self.config.allowance.cpu_milli().div_ceil(1000).clamp(1, limits::MOST_PROCESSORS)
     }
 
     /// Of the group around QEMU.
@@ -250,13 +243,10 @@ impl MicrovmProvider {
             Accelerator::Kvm { .. } => 0,
             Accelerator::Translated { .. } => limits::TRANSLATED_MIB << 20,
         };
-        let disk_bytes = u64::from(self.config.disk_mib) << 20;
         Limits {
             memory_bytes: (self.memory_mib() << 20) + limits::QEMU_BYTES + translated,
             pids: limits::QEMU_THREADS + self.processors(),
-            cpu_milli: cpu_milli(self.config.cpus),
-            disk_bytes,
-            inodes: disk_bytes / crate::isolate::limits::BYTES_PER_INODE,
+            ..self.config.allowance.limits()
         }
     }
 
@@ -311,26 +301,10 @@ fn tools() -> Result<View, CreateError> {
 
 impl Provider for MicrovmProvider {
     fn describe(&self) -> Description {
-        let languages = [("javascript", &self.node), ("python", &self.python)];
-        let languages = languages.iter().filter(|(_, program)| program.is_some());
         let weaker = self.proof.why_not();
-        Description {
-            name: NAME,
-            tier: if weaker.is_none() { Tier::Vm } else { Tier::Container },
-            weaker,
-            environment: String::new(),
-            supports_javascript: self.node.is_some(),
-            supports_project: true,
-            supports_grants: true,
-            supports_sessions: true,
-            languages: languages.map(|(name, _)| (*name).to_owned()).collect(),
-            default_timeout: self.config.default_timeout,
-            max_timeout: self.config.max_timeout,
-            memory_mib: self.config.memory_mib,
-            cpus: self.config.cpus,
-            pids: self.config.pids,
-            disk_mib: self.config.disk_mib,
-        }
+        let tier = if weaker.is_none() { Tier::Vm } else { Tier::Container };
+        let (node, python) = (self.node.is_some(), self.python.is_some());
+        Description { weaker, ..self.config.allowance.description(NAME, tier, node, python) }
     }
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {

@@ -1,12 +1,11 @@
 //! What an operator chooses about `native`.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::provider::CreateError;
+use crate::provider::{Allowance, CreateError};
 
 /// Settings of the provider. [`NativeConfig::default`] is what a machine without a configuration file gets.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct NativeConfig {
     /// A folder to show as the root instead of the host's tools.
     pub root: Option<PathBuf>,
@@ -14,45 +13,15 @@ pub struct NativeConfig {
     pub extra_read_only: Vec<PathBuf>,
     /// The guest's user is called root (id 0). It has no more rights than any other id; some tools want the name.
     pub guest_root: bool,
-    /// Memory of a run in MiB, its files in /work, /tmp and /dev/shm included.
-    pub memory_mib: u32,
-    /// Processors of a run.
-    pub cpus: f64,
-    /// Processes and threads of a run.
-    pub pids: u32,
-    /// Size of /work in MiB.
-    pub disk_mib: u32,
-    /// First of the unused ids of the host that runs are given, when sandboxd is root.
-    pub uid_base: u32,
-    /// How many such ids; with more runs at once than this, two share one. Their namespaces still keep them apart.
-    pub uid_count: u32,
-    pub default_timeout: Duration,
-    pub max_timeout: Duration,
-}
-
-impl Default for NativeConfig {
-    fn default() -> Self {
-        Self {
-            root: None,
-            extra_read_only: Vec::new(),
-            guest_root: false,
-            memory_mib: 512,
-            cpus: 1.0,
-            pids: 256,
-            disk_mib: 256,
-            // Between systemd's ranges for home folders (to 60577) and dynamic users (from 61184).
-            uid_base: 61_000,
-            uid_count: 184,
-            default_timeout: Duration::from_secs(30),
-            max_timeout: Duration::from_secs(300),
-        }
-    }
+    /// What one run gets.
+    pub allowance: Allowance,
 }
 
 impl NativeConfig {
     /// No account of the host may have an id that runs are given: its files would be theirs.
     pub(super) fn check_ids(&self, passwd: &str) -> Result<(), CreateError> {
-        let range = self.uid_base..self.uid_base.saturating_add(self.uid_count.max(1));
+        let Allowance { uid_base, uid_count, .. } = self.allowance;
+        let range = uid_base..uid_base.saturating_add(uid_count.max(1));
         let taken = passwd.lines().find_map(|line| {
             let mut fields = line.split(':');
             let name = fields.next()?;
@@ -91,19 +60,6 @@ impl NativeConfig {
         }
         Ok(())
     }
-
-    /// Thousandths of a processor, at least the kernel's least quota (1 ms in 100 ms).
-    pub(super) fn cpu_milli(&self) -> u64 {
-        cpu_milli(self.cpus)
-    }
-}
-
-/// Processors as thousandths, within what the kernel takes.
-pub(in crate::provider) fn cpu_milli(cpus: f64) -> u64 {
-    let milli = (cpus * 1000.0).clamp(10.0, 1_024_000.0);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped just above")]
-    let milli = milli as u64;
-    milli
 }
 
 #[cfg(test)]
@@ -140,11 +96,5 @@ mod tests {
             let said = check(name).unwrap_err();
             assert!(said.contains(why) && said.contains("native_root"), "{said}");
         }
-    }
-
-    #[test]
-    fn a_share_of_a_processor_is_within_what_the_kernel_takes() {
-        let share = |cpus| NativeConfig { cpus, ..NativeConfig::default() }.cpu_milli();
-        assert_eq!((share(1.0), share(0.25), share(0.0), share(f64::INFINITY)), (1000, 250, 10, 1_024_000));
     }
 }

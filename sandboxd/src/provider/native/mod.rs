@@ -25,7 +25,7 @@ use super::{CreateError, Description, Plan, Provider, Sandbox, Service};
 use crate::child::launcher::Launcher;
 use crate::isolate::namespaces::{GUEST_ID, Identity};
 use crate::isolate::view::View;
-use crate::isolate::{Boundary, GatePorts, limits};
+use crate::isolate::{Boundary, GatePorts};
 use crate::job::Payload;
 
 /// The provider's name in configuration, evidence and answers.
@@ -47,7 +47,7 @@ impl NativeProvider {
     /// Forks the launcher and looks at the host's tools. Called while the process has one thread.
     pub fn start(config: NativeConfig, service: Service) -> Result<Self, CreateError> {
         let launcher = match service {
-            Service::OneRun => Launcher::start_for_one_run(config.limits()),
+            Service::OneRun => Launcher::start_for_one_run(config.allowance.limits()),
             Service::ManyRuns => Launcher::start(),
         };
         let launcher = launcher.map_err(|source| CreateError::Step {
@@ -84,7 +84,7 @@ impl NativeProvider {
             run: plan.job.run.clone(),
             identity: self.identity(),
             view: self.view.clone(),
-            limits: self.config.limits(),
+            limits: self.config.allowance.limits(),
             gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
             ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
             kernel: None,
@@ -95,8 +95,8 @@ impl NativeProvider {
     fn identity(&self) -> Identity {
         let guest = if self.config.guest_root { 0 } else { GUEST_ID };
         let (host_uid, host_gid) = if geteuid().is_root() {
-            let turn = self.next_identity.fetch_add(1, Ordering::Relaxed) % self.config.uid_count.max(1);
-            (self.config.uid_base + turn, self.config.uid_base + turn)
+            let id = self.config.allowance.uid(self.next_identity.fetch_add(1, Ordering::Relaxed));
+            (id, id)
         } else {
             (geteuid().as_raw(), getegid().as_raw())
         };
@@ -123,29 +123,7 @@ pub(in crate::provider) fn can_run(
 
 impl Provider for NativeProvider {
     fn describe(&self) -> Description {
-        let mut languages = Vec::new();
-        for (name, program) in [("javascript", &self.node), ("python", &self.python)] {
-            if program.is_some() {
-                languages.push(name.to_owned());
-            }
-        }
-        Description {
-            name: NAME,
-            tier: Tier::Container,
-            weaker: None,
-            environment: String::new(),
-            supports_javascript: self.node.is_some(),
-            supports_project: true,
-            supports_grants: true,
-            supports_sessions: true,
-            languages,
-            default_timeout: self.config.default_timeout,
-            max_timeout: self.config.max_timeout,
-            memory_mib: self.config.memory_mib,
-            cpus: self.config.cpus,
-            pids: self.config.pids,
-            disk_mib: self.config.disk_mib,
-        }
+        self.config.allowance.description(NAME, Tier::Container, self.node.is_some(), self.python.is_some())
     }
 
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
@@ -166,19 +144,5 @@ impl Provider for NativeProvider {
 
     fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
         Box::pin(smoke::try_forbidden(self, smoke::SCRIPT, smoke::LIMIT))
-    }
-}
-
-impl NativeConfig {
-    /// What one run may use, in the kernel's units.
-    pub fn limits(&self) -> crate::isolate::Limits {
-        let disk_bytes = u64::from(self.disk_mib) << 20;
-        crate::isolate::Limits {
-            memory_bytes: u64::from(self.memory_mib) << 20,
-            pids: u64::from(self.pids),
-            cpu_milli: self.cpu_milli(),
-            disk_bytes,
-            inodes: disk_bytes / limits::BYTES_PER_INODE,
-        }
     }
 }
