@@ -301,7 +301,6 @@ impl Code {
                 | Self::GrantBeyondCredential
                 | Self::CredentialBeyondGrants
                 | Self::UnknownMethod
-                | Self::ShadowedRule
                 | Self::IdleDeny
                 | Self::NothingAllowed
                 | Self::WideRule

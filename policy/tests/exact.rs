@@ -213,3 +213,16 @@ fn ambiguity_is_shown_with_a_request_and_only_where_there_is_one() {
         }
     }
 }
+
+#[test]
+fn g12_what_a_grant_inherits_may_be_covered_by_its_own_rules_and_not_the_other_way_round() {
+    let extending = |routes: &str| {
+        format!(
+            "{}[grant.h]\ncallers = [\"y\"]\nextends = \"g\"\n[[grant.h.allow]]\napi = \"a\"\nroutes = [{routes}]\n",
+            grant(&["GET /a/{int}"], &[])
+        )
+    };
+    assert_eq!(problems(&extending("\"GET /a/{slug}\"")), []);
+    let narrower = (Code::ShadowedRule, "GET /a/7".to_owned(), Some("GET https://a.test/a/7".to_owned()));
+    assert_eq!(problems(&extending("\"GET /a/7\"")), [narrower]);
+}

@@ -22,7 +22,7 @@ expires = 2026-12-24
 
 [[grant.reader.allow]]
 api = "public"
-routes = ["GET /items/{int}", "GET /files/**", "GET /{x}/{y}?*"]
+routes = ["GET /items/{int}/parts", "GET /files/**", "GET /{x}/{y}?*"]
 
 [grant.writer]
 callers = ["bot"]

@@ -16,8 +16,8 @@ use crate::route::PathEnd;
 pub(super) fn of_grant<'p>(places: &Places<'p>, grant: &'p Grant, found: &mut Vec<Diagnostic>) {
     for rules in &grant.rules {
         let site = places.first(rules.api);
-        redundant(places, site, (&rules.allow, Some(&rules.deny)), found);
-        redundant(places, site, (&rules.deny, None), found);
+        redundant(places, site, grant, (&rules.allow, Some(&rules.deny)), found);
+        redundant(places, site, grant, (&rules.deny, None), found);
         found.extend(rules.allow.routes.iter().filter_map(|route| dead(places, grant, rules, route)));
         if let Some(api) = places.compiled.apis.get(rules.api) {
             found.extend(rules.allow.routes.iter().filter_map(|route| too_wide(api, route)));
@@ -29,10 +29,12 @@ pub(super) fn of_grant<'p>(places: &Places<'p>, grant: &'p Grant, found: &mut Ve
 type Rules<'r> = (&'r Trie, Option<&'r Trie>);
 
 /// Of rules with the same meaning the later one is reported, of a rule and others that cover it the covered one. All that
-/// are reported can go at once: what covers them stays.
+/// are reported can go at once: what covers them stays. A rule that the grant inherits is looked at where it is written:
+/// the grant that extends may say more.
 fn redundant(
     places: &Places<'_>,
     site: Option<usize>,
+    grant: &Grant,
     (trie, denies): Rules<'_>,
     found: &mut Vec<Diagnostic>,
 ) {
@@ -42,7 +44,10 @@ fn redundant(
     for route in order {
         let stays = |other: &Route| other.id != route.id && !gone.contains(&other.id);
         if let Some(problem) = covered(places, site, (trie, denies), route, stays) {
-            found.push(problem);
+            let inherited = !grant.wrote(route);
+            if !inherited || problem.code != Code::ShadowedRule {
+                found.push(problem);
+            }
             gone.insert(&route.id);
         }
     }
@@ -99,7 +104,7 @@ fn covered(
     let first = *near.first()?;
     let words = if near.len() == 1 { "another rule covers it" } else { "other rules cover it together" };
     let message = format!("`{}` adds nothing: {words}", route.line.written);
-    let problem = Diagnostic::warning(Code::ShadowedRule, message).at(route.place.clone());
+    let problem = Diagnostic::error(Code::ShadowedRule, message).at(route.place.clone());
     let problem = beside(problem, near.iter().map(|other| &other.place), "covered by");
     let help = "remove it, or narrow what covers it if that is what is meant";
     Some(places.show(problem.help(help), site, automata::overlap(rule(route), rule(first))))

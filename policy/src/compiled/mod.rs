@@ -77,6 +77,12 @@ impl Grant {
         self.rules.get(at)
     }
 
+    /// Whether a rule stands in the grant itself, not in one that it extends.
+    pub(crate) fn wrote(&self, route: &Route) -> bool {
+        let rest = route.id.0.strip_prefix(&*self.view.name);
+        rest.is_some_and(|rest| rest.starts_with(".allow[") || rest.starts_with(".deny["))
+    }
+
     /// Why the grant does not work now.
     pub(crate) fn closed(&self, now_unix: i64) -> Option<Reason> {
         if self.view.schedule.is_empty() || self.view.schedule.iter().any(|window| window.is_open(now_unix)) {

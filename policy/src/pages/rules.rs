@@ -28,7 +28,7 @@ pub(super) const PAGES: &[Page] = &[
     Page {
         code: Code::ShadowedRule,
         number: 502,
-        why: "A reviewer who reads the narrow line believes that no more than it is allowed.",
+        why: "A reviewer who reads the narrow line believes that no more than it is allowed. Rules that a grant inherits are looked at where they are written: a grant that extends another may say more.",
         example: Example::File(with_rules!(
             "[[grant.orders.allow]]\napi = \"shop\"\nroutes = [\"GET /orders/**\", \"GET /orders/{int}\"]\n"
         )),

@@ -1,10 +1,11 @@
 //! What the checks of rules say is exact: what is reported as adding nothing can go, and nothing else can.
 
 use freeboard_policy::diff::{Diff, Verdict};
-use freeboard_policy::{Code, Policy};
+use freeboard_policy::{Code, Policy, Severity};
 use proptest::prelude::*;
 
-use super::{API, Rules, grant, load, one, rules};
+use super::reference::{Asked, Reference};
+use super::{API, Rules, decide, grant, load, one, request, rules};
 
 /// The rules without those of these indices.
 fn without(rules: &Rules, gone: &[usize]) -> Rules {
@@ -15,12 +16,15 @@ fn text(rules: &Rules) -> String {
     format!("{API}{}", grant("g", rules))
 }
 
-/// Indices of the rules that add nothing, by the check.
+/// Indices of the rules that add nothing, by the check; `None` where others are wrong as well.
 fn reported(rules: &Rules) -> Option<Vec<usize>> {
     let text = text(rules);
-    load(&one(text.clone()))?;
-    let warnings = Policy::load(&one(text.clone())).unwrap().warnings;
-    let covered = warnings.iter().filter(|problem| problem.code == Code::ShadowedRule);
+    let Err(problems) = Policy::load(&one(text.clone())) else { return Some(Vec::new()) };
+    let mut errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
+    if !errors.all(|problem| problem.code == Code::ShadowedRule) {
+        return None;
+    }
+    let covered = problems.iter().filter(|problem| problem.code == Code::ShadowedRule);
     let lines = covered.map(|problem| problem.place.as_ref().unwrap().line);
     let routes: Vec<u32> = (1_u32..)
         .zip(text.lines())
@@ -34,18 +38,27 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_global_rejects: 100_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_adds_nothing_can_go_and_nothing_else_can(rules in rules()) {
+    fn what_adds_nothing_can_go_and_nothing_else_can(
+        rules in rules(),
+        requests in prop::collection::vec(request(), 48),
+    ) {
         let Some(reported) = reported(&rules) else { return Err(TestCaseError::reject("dead rules")) };
-        let compare = |old: &Rules, new: &Rules| {
-            let (old, new) = (load(&one(text(old)))?, load(&one(text(new)))?);
-            Some(Diff::between(&old, &new))
-        };
         let kept = without(&rules, &reported);
-        let diff = compare(&rules, &kept).unwrap();
-        prop_assert_eq!(diff.verdict, Verdict::Same, "{}\n{}", text(&rules), diff.render());
+        // All that are reported go at once, and what is left is in order.
+        let policy = load(&one(text(&kept)));
+        prop_assert!(policy.is_some(), "{}", text(&kept));
+        let policy = policy.unwrap();
+        // A policy with such rules is not loaded: the second reading says what they would have meant.
+        let whole = Reference::read(&text(&rules));
+        for (method, target, websocket) in requests {
+            let before = whole.allows(&Asked { method: &method, target: &target, websocket });
+            let after = decide(&policy, &method, &target, websocket).is_ok();
+            prop_assert_eq!(after, before, "{} {}\n{}\n{:?}", method, target, text(&rules), reported);
+        }
         for at in 0..kept.len() {
             // Without it another rule may be dead, or nothing is allowed: then it did something.
-            let Some(diff) = compare(&kept, &without(&kept, &[at])) else { continue };
+            let Some(fewer) = load(&one(text(&without(&kept, &[at])))) else { continue };
+            let diff = Diff::between(&policy, &fewer);
             // A deny rule may refuse what no rule allows: it is kept for runs with another grant.
             prop_assert!(!kept[at].0 || diff.verdict != Verdict::Same, "{} of\n{}", at, text(&kept));
         }

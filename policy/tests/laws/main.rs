@@ -111,7 +111,7 @@ fn load(files: &[SourceFile]) -> Option<Policy> {
     match Policy::load(files) {
         Ok(loaded) => Some(loaded.policy),
         Err(problems) => {
-            let meant = [Code::DuplicateRule, Code::UnreachableRule];
+            let meant = [Code::DuplicateRule, Code::UnreachableRule, Code::ShadowedRule];
             let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
             assert!(
                 errors.into_iter().all(|problem| meant.contains(&problem.code)),
