@@ -47,7 +47,7 @@ callers = ["lab"]
 budget = { calls = 100000, request_bytes = "64MiB", response_bytes = "64MiB" }
 [[grant.s3.allow]]
 api = "s3"
-routes = ["GET|HEAD|PUT /bucket/**?*", "GET|HEAD /bucket?*"]
+routes = ["GET|HEAD|PUT /bucket/**?*"]
 [[grant.s3.allow]]
 api = "dynamodb"
 routes = ["POST /"]
