@@ -87,10 +87,14 @@ pub const LONGEST_RUN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Idle upstream connections that one run keeps per origin and credential. More are closed.
 pub const IDLE_UPSTREAM_PER_KEY: usize = 32;
-/// Connections to the explicit proxy on a shared address, of all runs together. At the limit: closed at once.
+/// Connections to the explicit proxy on a shared address, of all runs together, and to the guard. At the limit: closed at once
+/// and counted (`freeboard_connections_over_limit_total`).
 pub const EXPLICIT_CONNECTIONS: usize = 4096;
 /// Guest connections that one run may have open (ATTACKS E14). At the limit: closed and recorded `run_limit`.
 pub const CONNECTIONS_PER_RUN: usize = 2048;
+/// And at most one in so many of the files that the broker may have open, so that one run cannot take them from the others
+/// (ATTACKS E15): each connection may need another one upstream.
+pub const OPEN_FILES_PER_CONNECTION_OF_A_RUN: u64 = 8;
 /// Leaf certificates that one run may cause for names that are not granted to it (ATTACKS E12), so that refusals can
 /// be read. At the limit: the TLS handshake is refused with an alert.
 pub const REFUSAL_LEAVES_PER_RUN: u32 = 64;
@@ -115,6 +119,10 @@ pub const TRACE_CALLS: usize = 256;
 pub const TRACE_PATH_BYTES: usize = 1024;
 /// Records that wait for the audit writer. At the limit: 503 `audit_unavailable`, nothing is forwarded.
 pub const AUDIT_QUEUE: usize = 8192;
+/// Room of that queue which refusals leave to requests that are to be forwarded: a run that is refused faster than the log is
+/// written cannot keep the others from being recorded, and so from being served (ATTACKS E23). At the limit refusals are counted,
+/// and the count is recorded.
+pub const AUDIT_QUEUE_FOR_REQUESTS: usize = AUDIT_QUEUE / 4;
 /// Flush and stop messages that fit the audit queue besides records. At the limit: a flush is not waited for.
 pub const AUDIT_CONTROL_MESSAGES: usize = 64;
 /// Bytes of lines that are written to the audit log in one go. At the limit: written, then the next batch.

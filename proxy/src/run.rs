@@ -10,6 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use freeboard_audit::RunIdentity;
 use freeboard_control::{Call, Evidence, OpenGate, ProxyToken, Trace};
 use freeboard_policy::{GrantView, Reason, RuleId, RunScope, ScopeQuestion, Tier};
+use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
@@ -58,6 +59,7 @@ pub struct RunContext {
     budgets: Mutex<HashMap<Arc<str>, Arc<GrantBudget>>>,
     trace: Mutex<Trace>,
     connections: AtomicUsize,
+    most_connections: usize,
     refusal_leaves: AtomicU32,
     /// Bytes of request bodies that are held for rules that look at them.
     held: Arc<AtomicU64>,
@@ -106,6 +108,7 @@ impl RunContext {
             budgets: Mutex::default(),
             trace: Mutex::default(),
             connections: AtomicUsize::new(0),
+            most_connections: most_connections(getrlimit(Resource::Nofile).current),
             refusal_leaves: AtomicU32::new(0),
             held: Arc::default(),
             route_calls: Mutex::default(),
@@ -247,7 +250,7 @@ impl RunContext {
     pub fn admit(self: &Arc<Self>) -> Option<Admitted> {
         let before = self.connections.fetch_add(1, Ordering::Relaxed);
         let admitted = Admitted { run: Arc::clone(self) };
-        (before < limits::CONNECTIONS_PER_RUN).then_some(admitted)
+        (before < self.most_connections).then_some(admitted)
     }
 
     /// Guest connections that are open now.
@@ -280,6 +283,12 @@ impl RunContext {
     pub fn trace(&self) -> Trace {
         self.trace.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// Connections that one run may have where the broker may have so many files open.
+fn most_connections(open_files: Option<u64>) -> usize {
+    let share = open_files.map_or(u64::MAX, |files| files / limits::OPEN_FILES_PER_CONNECTION_OF_A_RUN);
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(1, limits::CONNECTIONS_PER_RUN)
 }
 
 fn call(outcome: &Outcome) -> Call {
@@ -372,6 +381,14 @@ mod tests {
     use super::*;
     use crate::credential::Store;
     use crate::testing::{lab, ok};
+
+    #[test]
+    fn e15_one_run_gets_a_share_of_the_open_files() {
+        assert_eq!(most_connections(Some(1024)), 128);
+        assert_eq!(most_connections(Some(1 << 20)), limits::CONNECTIONS_PER_RUN);
+        assert_eq!(most_connections(None), limits::CONNECTIONS_PER_RUN);
+        assert_eq!(most_connections(Some(4)), 1, "one at least");
+    }
 
     #[tokio::test]
     async fn time_ends_permissions_by_ttl_and_by_the_last_day() {

@@ -7,6 +7,7 @@ use crate::wire::Wire;
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
+pub const PRIORITY: u8 = 2;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
@@ -64,13 +65,29 @@ impl H2 {
     }
 
     pub fn frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
-        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-        let mut frame = length[1..].to_vec();
-        frame.extend_from_slice(&[kind, flags]);
-        frame.extend_from_slice(&stream.to_be_bytes());
-        frame.extend_from_slice(payload);
-        self.wire.write_all(&frame)?;
+        self.raw(&frame(kind, flags, stream, payload))
+    }
+
+    /// Raw bytes, frames or not.
+    pub fn raw(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.wire.write_all(bytes)?;
         self.wire.flush()
+    }
+
+    /// Throws away what has come; false when the connection has ended.
+    pub fn discard(&mut self) -> bool {
+        self.wire.set_patience(Duration::from_millis(1));
+        let mut piece = [0; 1 << 14];
+        loop {
+            match self.wire.read(&mut piece) {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => {
+                    self.wire.set_patience(Duration::from_secs(10));
+                    return matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+                }
+            }
+        }
     }
 
     pub fn new_stream(&mut self) -> u32 {
@@ -133,6 +150,16 @@ impl H2 {
         self.wire.read_exact(&mut payload)?;
         Ok((header[3], header[4], number(&header[5..]) & 0x7fff_ffff, payload))
     }
+}
+
+/// The bytes of one frame.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend_from_slice(&[kind, flags]);
+    frame.extend_from_slice(&stream.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
 }
 
 fn number(bytes: &[u8]) -> u32 {

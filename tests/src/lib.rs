@@ -36,6 +36,7 @@ pub mod h2;
 pub mod lab;
 pub mod nameserver;
 pub mod network;
+pub mod pressure;
 pub mod real;
 pub mod response;
 pub mod sandbox;

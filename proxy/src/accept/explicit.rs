@@ -62,7 +62,10 @@ pub(super) async fn serve(listener: TcpListener, entrance: Entrance, broker: Arc
             () = draining.cancelled() => return,
             socket = accept_next(&listener, &broker.metrics) => socket,
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else { continue };
+        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+            broker.metrics.connections_over_limit.one_more();
+            continue;
+        };
         let (broker, entrance) = (Arc::clone(&broker), entrance.clone());
         tokio::spawn(async move {
             if let Some(socket) = enter(&broker, &entrance, socket).await {

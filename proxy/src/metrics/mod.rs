@@ -58,6 +58,7 @@ pub struct Metrics {
     pub policy_loaded_at: Counter,
     pub credentials_unready: Counter,
     pub accept_failures: Counter,
+    pub connections_over_limit: Counter,
     pub probes_ready: Counter,
     pub probes_unready: Counter,
 }
@@ -88,6 +89,7 @@ impl Default for Metrics {
             policy_loaded_at: Counter::default(),
             credentials_unready: Counter::default(),
             accept_failures: Counter::default(),
+            connections_over_limit: Counter::default(),
             probes_ready: Counter::default(),
             probes_unready: Counter::default(),
         }

@@ -56,6 +56,7 @@ pub fn page(broker: &Broker, process: &Process) -> String {
     page.one(&all::CONNECTIONS, &[], broker.runs.connections());
     page.one(&all::APPROVALS, &[], broker.approvals.list().len());
     page.one(&all::ACCEPT_FAILURES, &[], metrics.accept_failures.read());
+    page.one(&all::OVER_LIMIT, &[], metrics.connections_over_limit.read());
     page.family(&all::PROBES);
     page.sample(&all::PROBES, &["ready"], metrics.probes_ready.read());
     page.sample(&all::PROBES, &["unready"], metrics.probes_unready.read());

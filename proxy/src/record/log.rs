@@ -53,6 +53,8 @@ pub(super) struct Log {
     pub(super) chain: Chain,
     pending: Vec<u8>,
     unsynced: bool,
+    /// A new name in the folder was not flushed to the disk yet.
+    folder_unsynced: bool,
     /// Holds the lock for as long as the log is open.
     _lock: File,
 }
@@ -88,6 +90,7 @@ impl Log {
             },
             pending: Vec::new(),
             unsynced: false,
+            folder_unsynced: false,
             _lock: lock,
         };
         if size > 0 {
@@ -129,7 +132,14 @@ impl Log {
         self.size += u64::try_from(written).unwrap_or_default();
         self.unsynced |= written > 0;
         result?;
-        if self.size >= self.settings.file_bytes { self.rotate() } else { Ok(()) }
+        if self.size >= self.settings.file_bytes {
+            self.rotate()?;
+        }
+        if self.folder_unsynced {
+            sync_folder(&self.settings.folder)?;
+            self.folder_unsynced = false;
+        }
+        Ok(())
     }
 
     /// Flushes to the disk what was written.
@@ -149,7 +159,8 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a new file; the chain goes on. INVARIANT: nothing is pending, so a file ends with a whole line.
+    /// Begins a new file; the chain goes on. INVARIANT: nothing is pending, so a file ends with a whole line. After a failure of
+    /// any step, for lack of room or descriptors, the next call goes on with that step.
     fn rotate(&mut self) -> io::Result<()> {
         self.sync()?;
         let folder = &self.settings.folder;
@@ -162,11 +173,13 @@ impl Log {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && same_file(&current, &full)? => {
                 std::fs::remove_file(&current)?;
             }
+            // The file has its new name only: the next one could not be begun at the last try.
+            Err(error) if error.kind() == io::ErrorKind::NotFound && is_file(&self.file, &full)? => {}
             Err(error) => return Err(error),
         }
         let (file, _) = open_current(&current)?;
-        sync_folder(folder)?;
         (self.file, self.size, self.first_seq) = (file, 0, self.chain.seq() + 1);
+        self.folder_unsynced = true;
         self.remove_old()
     }
 
@@ -305,7 +318,14 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 fn same_file(one: &Path, other: &Path) -> io::Result<bool> {
+    Ok(identity(&std::fs::metadata(one)?) == identity(&std::fs::metadata(other)?))
+}
+
+fn is_file(file: &File, path: &Path) -> io::Result<bool> {
+    Ok(identity(&file.metadata()?) == identity(&std::fs::metadata(path)?))
+}
+
+fn identity(metadata: &std::fs::Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt as _;
-    let (one, other) = (std::fs::metadata(one)?, std::fs::metadata(other)?);
-    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+    (metadata.dev(), metadata.ino())
 }

@@ -141,7 +141,7 @@ impl Recorder {
         if queue.shared.failed.load(Ordering::Acquire) {
             return Err(Reason::AuditUnavailable);
         }
-        queue.shared.take().ok_or(Reason::AuditUnavailable)
+        queue.shared.take(0).ok_or(Reason::AuditUnavailable)
     }
 
     /// How the log stands. For metrics and readiness.
@@ -163,7 +163,7 @@ impl Recorder {
     /// room is counted and the count is written with the next record. Called through `Broker::record` only.
     pub fn record(&self, mut outcome: Box<Outcome>) {
         let Some(queue) = &self.queue else { return };
-        match outcome.slot.take().or_else(|| queue.shared.take()) {
+        match outcome.slot.take().or_else(|| queue.shared.take(limits::AUDIT_QUEUE_FOR_REQUESTS)) {
             Some(slot) => {
                 queue.send(Message::Decided { outcome, slot });
                 if queue.shared.unwritten() > limits::AUDIT_FAR_AHEAD {
@@ -223,9 +223,10 @@ impl Shared {
         limits::AUDIT_QUEUE.saturating_sub(self.free.load(Ordering::Relaxed))
     }
 
-    fn take(self: &Arc<Self>) -> Option<Slot> {
-        let taken =
-            self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, |free| free.checked_sub(1)).is_ok();
+    /// Takes room where more than `leave` is free.
+    fn take(self: &Arc<Self>, leave: usize) -> Option<Slot> {
+        let one = |free: usize| if free > leave { free.checked_sub(1) } else { None };
+        let taken = self.free.fetch_update(Ordering::AcqRel, Ordering::Acquire, one).is_ok();
         taken.then(|| Slot { shared: Arc::clone(self) })
     }
 }

@@ -162,6 +162,35 @@ fn a_crash_between_closing_a_file_and_beginning_the_next_loses_nothing() {
     assert!(std::fs::read_to_string(&current).unwrap().starts_with("{\"seq\":2,"));
 }
 
+/// E15, E19: a new file cannot be begun, for lack of descriptors or inodes. The same state as after the full one has got its name.
+#[test]
+fn a_new_file_that_cannot_be_begun_is_begun_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut log = Log::open(settings(folder.path()), 0).unwrap();
+    while std::fs::metadata(folder.path().join("audit.jsonl")).unwrap().len() < 3500 {
+        log.append(0, &entry("a.test", Verdict::Allowed)).unwrap();
+        log.flush().unwrap();
+    }
+    let current = folder.path().join("audit.jsonl");
+    std::fs::hard_link(&current, folder.path().join(super::files::rotated_name(1))).unwrap();
+    std::fs::remove_file(&current).unwrap();
+    let written = log.chain.seq();
+    while log.chain.seq() < written + 10 {
+        log.append(0, &entry("a.test", Verdict::Allowed)).unwrap();
+        log.flush().unwrap();
+    }
+    assert_eq!(log_files(folder.path()).unwrap().len(), 2);
+    drop(log);
+    let log = Log::open(settings(folder.path()), 0).unwrap();
+    assert_eq!(log.chain.seq(), written + 10);
+    // A log that somebody took away is none to go on with.
+    drop(log);
+    let mut log = Log::open(settings(folder.path()), 0).unwrap();
+    std::fs::remove_file(&current).unwrap();
+    log.append(0, &entry(&"a".repeat(5000), Verdict::Allowed)).unwrap();
+    assert!(log.flush().is_err());
+}
+
 #[test]
 fn a_recorder_without_a_log_refuses() {
     let recorder = super::Recorder::default();
@@ -178,5 +207,18 @@ fn room_is_taken_before_and_given_back_after() {
     assert_eq!(recorder.reserve().unwrap_err(), Reason::AuditUnavailable);
     drop(slots);
     assert!(recorder.reserve().is_ok());
+    writer.stop();
+}
+
+#[test]
+fn e23_refusals_leave_room_for_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let (recorder, writer) = super::Recorder::start(settings(folder.path()), crate::broker::Clock).unwrap();
+    let shared = &recorder.queue.as_ref().unwrap().shared;
+    let refusals: Vec<_> =
+        std::iter::from_fn(|| shared.take(crate::limits::AUDIT_QUEUE_FOR_REQUESTS)).collect();
+    assert_eq!(refusals.len(), crate::limits::AUDIT_QUEUE - crate::limits::AUDIT_QUEUE_FOR_REQUESTS);
+    assert!(recorder.reserve().is_ok());
+    drop(refusals);
     writer.stop();
 }

@@ -41,7 +41,7 @@ impl StreamBody {
     fn settle(&mut self) {
         let taken = std::mem::take(&mut self.piece).len();
         if taken > 0 {
-            self.allowance.grant(taken as u64);
+            self.allowance.grant_data(taken);
             // An error means that the stream is gone; the next read says so.
             let _ = self.stream.flow_control().release_capacity(taken);
         }

@@ -6,21 +6,24 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::unseen::Unseen;
+use super::unseen::{HEAD_BYTES, Unseen};
 use crate::limits::CONTROL_BYTES_AHEAD;
 
 /// Bytes that a connection may still send.
 #[derive(Debug)]
-pub(super) struct Allowance(AtomicU64);
+pub(super) struct Allowance {
+    left: AtomicU64,
+    used_up: AtomicBool,
+}
 
 impl Default for Allowance {
     fn default() -> Self {
-        Self(AtomicU64::new(CONTROL_BYTES_AHEAD))
+        Self { left: AtomicU64::new(CONTROL_BYTES_AHEAD), used_up: AtomicBool::new(false) }
     }
 }
 
@@ -30,11 +33,28 @@ impl Allowance {
     pub(super) fn grant(&self, bytes: u64) {
         let add = |left: u64| Some(left.saturating_add(bytes).min(2 * CONTROL_BYTES_AHEAD));
         // The closure never declines.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        let _ = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+    }
+
+    /// Room for a DATA frame whose content was taken.
+    pub(super) fn grant_data(&self, bytes: usize) {
+        self.grant((bytes + HEAD_BYTES) as u64);
+    }
+
+    /// The connection was cut because it had no room left.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.used_up.load(Ordering::Relaxed)
     }
 
     fn spend(&self, bytes: u64) -> bool {
-        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+        let spent = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes))
+            .is_ok();
+        if !spent {
+            self.used_up.store(true, Ordering::Relaxed);
+        }
+        spent
     }
 }
 

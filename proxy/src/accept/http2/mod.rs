@@ -38,6 +38,10 @@ use unseen::Unseen;
 
 type Frames = bytes::Bytes;
 
+/// Why a connection was ended, for its record.
+const NOTHING_ABOUT: &str = "HTTP/2: frames that bring nothing about";
+const CANCELS_ALL: &str = "HTTP/2: too many requests of the connection were cancelled";
+
 /// Serves every stream of a connection whose run and place are known. Returns when the connection is done. Dropping it
 /// cuts the connection; requests in flight are recorded as cut.
 pub async fn serve<IO>(client: &Client, lead: Lead, stream: IO)
@@ -114,8 +118,10 @@ async fn streams<IO>(
                 Ok(Some(Err(error))) => {
                     // A guest that leaves at its refusal is recorded all the same.
                     refused(client, lead, unseen.take()).await;
+                    if allowance.is_used_up() {
+                        refused(client, lead, vec![Stop::new(Reason::RunLimit, NOTHING_ABOUT)]).await;
                     // One that leaves at the GOAWAY for what it sent makes an error of the socket of it.
-                    if !error.is_io() || (unseen.has_ended() && !closing) {
+                    } else if !error.is_io() || (unseen.has_ended() && !closing) {
                         broken(client, lead, &error).await;
                     }
                     return;
@@ -131,6 +137,7 @@ async fn streams<IO>(
                 if resets > limits::RESETS_PER_CONNECTION && !closing {
                     closing = true;
                     connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                    refused(client, lead, vec![Stop::new(Reason::RunLimit, CANCELS_ALL)]).await;
                 }
             },
             () = &mut draining, if !closing => {
@@ -167,7 +174,7 @@ where
     .await
 }
 
-/// Records what h2 refused, and has answered, by itself.
+/// Records what was refused, and answered, without an exchange.
 async fn refused(client: &Client, lead: &Lead, stops: Vec<Stop>) {
     for stop in stops {
         let started = client.broker.clock.now();

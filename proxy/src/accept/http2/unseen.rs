@@ -11,7 +11,7 @@ use freeboard_policy::Reason;
 use crate::error::Stop;
 
 /// A frame's head: length, kind, flags, stream.
-const HEAD_BYTES: usize = 9;
+pub(super) const HEAD_BYTES: usize = 9;
 /// What a client sends before its first frame (RFC 9113 3.4).
 const PREFACE_BYTES: usize = 24;
 /// Streams of one connection that were opened and did not become a request yet, many times what may be open at once: h2 shows
