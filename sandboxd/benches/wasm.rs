@@ -72,6 +72,8 @@ fn plan() -> Plan {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 64 << 10,
+        less: freeboard_sandboxd::job::Less::default(),
+        input: None,
         artifact_limit: 0,
     };
     Plan { job, prepared: None }

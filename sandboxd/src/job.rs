@@ -1,9 +1,12 @@
 //! What is to be run, and what came of it. The same for every provider and for every way in (wire, command line).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use freeboard_guest::protocol::Language;
 use freeboard_policy::Tier;
+
+use crate::input::Input;
 
 /// One run as admitted: everything checked against the limits, nothing defaulted any more.
 #[derive(Debug, Clone)]
@@ -26,8 +29,20 @@ pub struct Job {
     pub environment: Vec<(String, String)>,
     /// Bytes kept per stream and step; more is cut and flagged.
     pub output_limit: usize,
+    /// What it gets less of than it may have.
+    pub less: Less,
+    /// Standard input of the program; `None` = it is empty.
+    pub input: Option<Arc<Input>>,
     /// Bytes of artifacts kept in all.
     pub artifact_limit: usize,
+}
+
+/// Limits of one run below those of its provider; `None` = the provider's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Less {
+    pub time: Option<Duration>,
+    pub memory_mib: Option<u32>,
+    pub pids: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,7 +19,8 @@ use futures_util::future::BoxFuture;
 
 use crate::admission::{Admission, Full, Place, Wait};
 use crate::control_client::{Broker, BrokerError, Gate, Link};
-use crate::job::{Job, JobFile, Outcome, OutputSink, Payload};
+use crate::input::Input;
+use crate::job::{Job, JobFile, Less, Outcome, OutputSink, Payload};
 use crate::limits::{GATE_GRACE, MAX_TIMEOUT};
 use crate::placement::{Need, Unplaced, place};
 use crate::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox, Session};
@@ -42,6 +43,10 @@ pub struct Order {
     pub artifacts: Vec<String>,
     pub environment: Vec<(String, String)>,
     pub output_limit: usize,
+    /// What it gets less of than it may have. More than that is refused.
+    pub less: Less,
+    /// Standard input of the program; `None` = it is empty.
+    pub input: Option<Arc<Input>>,
     pub artifact_limit: usize,
     /// Set right before code is released: until then whoever gives up may say that nothing ran.
     pub released: Arc<AtomicBool>,
@@ -292,6 +297,7 @@ impl Launcher {
             payload: &order.payload,
             files: !order.files.is_empty() || !order.artifacts.is_empty(),
             grants: !order.grants.is_empty(),
+            less: order.less,
         };
         let mut descriptions = self.descriptions();
         let index = place(&descriptions, &need).map_err(Refusal::Unplaced)?;
@@ -355,6 +361,8 @@ fn job(order: &Order, chosen: &Chosen) -> Job {
         artifacts: order.artifacts.clone(),
         environment: order.environment.clone(),
         output_limit: order.output_limit,
+        less: order.less,
+        input: order.input.clone(),
         artifact_limit: order.artifact_limit,
     }
 }
@@ -362,7 +370,11 @@ fn job(order: &Order, chosen: &Chosen) -> Job {
 /// The time of a run: as asked, else the provider's default, and never more than either allows.
 pub(crate) fn timeout(order: &Order, description: &Description) -> Duration {
     let most = description.max_timeout.min(MAX_TIMEOUT);
-    order.timeout.unwrap_or(description.default_timeout).min(most)
+    let wished = match (order.timeout, order.less.time) {
+        (Some(wish), Some(limit)) => wish.min(limit),
+        (wish, limit) => wish.or(limit).unwrap_or(description.default_timeout),
+    };
+    wished.min(most)
 }
 
 /// Creates and measures the boundary, and compares what was measured with the floor.

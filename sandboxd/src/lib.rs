@@ -13,6 +13,7 @@ pub mod cli;
 pub mod config;
 pub mod control_client;
 pub mod evidence;
+pub mod input;
 pub mod isolate;
 pub mod job;
 mod kernel_file;

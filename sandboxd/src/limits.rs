@@ -12,6 +12,8 @@ pub const CLI_OUTPUT_BYTES: usize = 16 << 20;
 pub const ARTIFACT_BYTES: usize = 8 << 20;
 /// Longest run; a larger wish is clamped, never refused. Clients wait 360 s for an answer.
 pub const MAX_TIMEOUT: Duration = Duration::from_mins(5);
+/// Bytes of standard input that go to a sandbox at once.
+pub const INPUT_PIECE_BYTES: usize = 32 << 10;
 /// How long after the deadline of a run its gate closes by itself should sandboxd not close it.
 pub const GATE_GRACE: Duration = Duration::from_secs(10);
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use freeboard_policy::Tier;
 
-use crate::job::Payload;
+use crate::job::{Less, Payload};
+use crate::limits::MAX_TIMEOUT;
 use crate::provider::Description;
 
 /// What a run needs of a provider.
@@ -16,6 +17,16 @@ pub struct Need<'a> {
     /// The run brings files or wants artifacts back.
     pub files: bool,
     pub grants: bool,
+    /// Limits that must hold.
+    pub less: Less,
+}
+
+/// A limit that a run asks for, above what it may have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excess {
+    pub what: &'static str,
+    pub asked: u64,
+    pub most: u64,
 }
 
 /// Why no provider takes a run.
@@ -25,6 +36,8 @@ pub enum Unplaced {
     Disabled,
     /// None can do this.
     Unsupported { what: String },
+    /// The run asks for a limit above those of every provider that could take it.
+    TooMuch(Excess),
     /// Those that could are too weak.
     TooWeak {
         needed: Tier,
@@ -39,6 +52,9 @@ impl fmt::Display for Unplaced {
         match self {
             Self::Disabled => f.write_str("no provider is configured, so nothing runs here"),
             Self::Unsupported { what } => write!(f, "no provider here runs {what}"),
+            Self::TooMuch(Excess { what, asked, most }) => {
+                write!(f, "`{what}` asks for {asked}; a run may have {most} here")
+            }
             Self::TooWeak { needed, best, why } => {
                 write!(f, "the run needs tier `{needed}`, the strongest here is `{best}`")?;
                 why.as_ref().map_or(Ok(()), |why| write!(f, " ({why})"))
@@ -55,9 +71,16 @@ pub fn place(providers: &[Description], need: &Need<'_>) -> Result<usize, Unplac
     }
     let able = || providers.iter().enumerate().filter(|(_, provider)| can(provider, need));
     let strong = |tier: Tier| need.floor.is_none_or(|floor| tier >= floor);
-    let fits = able().filter(|(_, provider)| strong(provider.tier));
+    let roomy = |provider: &Description| excess(provider, need.less).is_none();
+    let fits = able().filter(|(_, provider)| strong(provider.tier) && roomy(provider));
     if let Some((index, _)) = fits.min_by_key(|(index, provider)| (provider.tier, *index)) {
         return Ok(index);
+    }
+    // What may be asked for at most is the most that any of them gives.
+    let strong_enough = able().filter(|(_, provider)| strong(provider.tier));
+    let excesses = strong_enough.filter_map(|(_, provider)| excess(provider, need.less));
+    if let Some(excess) = excesses.max_by_key(|excess| excess.most) {
+        return Err(Unplaced::TooMuch(excess));
     }
     match (able().map(|(_, provider)| provider.tier).max(), need.floor) {
         (Some(best), Some(needed)) => Err(Unplaced::TooWeak { needed, best, why: why(providers) }),
@@ -85,7 +108,8 @@ fn can(provider: &Description, need: &Need<'_>) -> bool {
         // A cell goes where its session is.
         Payload::Cell { .. } => false,
     };
-    payload && (!need.grants || provider.supports_grants)
+    let memory = need.less.memory_mib.is_none() || provider.lowers_memory;
+    payload && memory && (!need.grants || provider.supports_grants)
 }
 
 fn what(need: &Need<'_>) -> String {
@@ -97,7 +121,24 @@ fn what(need: &Need<'_>) -> String {
         Payload::Session => "sessions",
         Payload::Cell { .. } => "cells outside a session",
     };
-    if need.grants { format!("{payload} with grants") } else { payload.to_owned() }
+    let memory = if need.less.memory_mib.is_some() { " with a memory limit of the run" } else { "" };
+    let grants = if need.grants { " with grants" } else { "" };
+    format!("{payload}{memory}{grants}")
+}
+
+/// The first limit that is above what this provider gives.
+fn excess(provider: &Description, less: Less) -> Option<Excess> {
+    let milliseconds = |time: std::time::Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let asked = [
+        ("limits.timeMs", less.time.map(milliseconds), milliseconds(provider.max_timeout.min(MAX_TIMEOUT))),
+        ("limits.memoryMib", less.memory_mib.map(u64::from), provider.memory_mib.into()),
+        // Where there are no processes there are not too many.
+        ("limits.pids", less.pids.map(u64::from).filter(|_| provider.pids > 0), provider.pids.into()),
+    ];
+    asked.into_iter().find_map(|(what, asked, most)| {
+        let asked = asked.filter(|asked| *asked > most)?;
+        Some(Excess { what, asked, most })
+    })
 }
 
 #[cfg(test)]
@@ -116,6 +157,7 @@ mod tests {
             supports_project: project,
             supports_grants: true,
             supports_sessions: false,
+            lowers_memory: project,
             languages: Vec::new(),
             default_timeout: Duration::from_secs(5),
             max_timeout: Duration::from_secs(30),
@@ -142,7 +184,7 @@ mod tests {
     }
 
     fn need(payload: &Payload, floor: Option<Tier>) -> Need<'_> {
-        Need { floor, payload, files: false, grants: false }
+        Need { floor, payload, files: false, grants: false, less: Less::default() }
     }
 
     #[test]
@@ -184,6 +226,22 @@ mod tests {
             refusal.ends_with("the strongest here is `container` (native: there is no KVM)"),
             "{refusal}"
         );
+    }
+
+    #[test]
+    fn a_limit_above_those_of_every_provider_is_refused_and_one_within_finds_its_provider() {
+        let mut providers = both();
+        providers[0].max_timeout = Duration::from_secs(90);
+        providers[0].memory_mib = 256;
+        let payload = javascript();
+        let less = |less| place(&providers, &Need { less, ..need(&payload, None) });
+        let seconds = |seconds| Less { time: Some(Duration::from_secs(seconds)), ..Less::default() };
+        assert_eq!((less(seconds(30)), less(seconds(31)), less(seconds(90))), (Ok(1), Ok(0), Ok(0)));
+        let too_long = Excess { what: "limits.timeMs", asked: 91_000, most: 90_000 };
+        assert_eq!(less(seconds(91)), Err(Unplaced::TooMuch(too_long)));
+        assert_eq!(less(Less { memory_mib: Some(64), ..Less::default() }), Ok(0));
+        let refused = less(Less { memory_mib: Some(257), ..Less::default() }).unwrap_err().to_string();
+        assert_eq!(refused, "`limits.memoryMib` asks for 257; a run may have 256 here");
     }
 
     #[test]

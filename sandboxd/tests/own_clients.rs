@@ -7,11 +7,15 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use freeboard_client::{Client, Ending, Error, Executed, File, Program, Start, State, Variable, check};
+use freeboard_client::{
+    Client, Ending, Error, Executed, File, Program, Requests, Start, State, Stdin, Taken, Variable, check,
+};
+use freeboard_wire::digest::sha256_hex;
 use support::{Act, Daemon, Setup};
 
 /// What every scenario must print.
-const WORDS: [&str; 8] = ["result", "key", "files", "refused", "follow", "cancel", "tampering", "url"];
+const WORDS: [&str; 9] =
+    ["result", "key", "files", "refused", "follow", "cancel", "stdin", "tampering", "url"];
 const TYPESCRIPT: [&str; 2] = ["typescript@5.9", "@types/node@20"];
 
 fn manifest() -> &'static Path {
@@ -138,6 +142,19 @@ async fn rust() {
     assert_eq!(listed[0].run, sleeping.run);
     let cancelled = client.cancel(&sleeping.run).await.unwrap();
     assert_eq!((cancelled.state, cancelled.ending), (State::Ended, Some(Ending::Cancelled)));
+    let mut fed = Start::of(command(&["cat"]));
+    fed.request.stdin = Some(Stdin { data: b"one ".to_vec(), open: true });
+    fed.request.limits.output_bytes = 8;
+    let (cat, _) = client.start(&fed).await.unwrap();
+    assert_eq!(client.write(&cat.run, 4, b"two ", false).await.unwrap(), 8);
+    assert_eq!(client.write(&cat.run, 4, b"two three", true).await.unwrap(), 13);
+    client.follow(&cat.run, |_, _| {}).await.unwrap();
+    let result = client.get(&cat.run).await.unwrap().result.unwrap();
+    assert_eq!(result.steps[0].stdout, b"one two ");
+    assert_eq!(result.stdin.unwrap(), Taken { bytes: 13, sha256: sha256_hex(b"one two three") });
+    let mut large = Start::of(Program::Shell("true".to_owned()));
+    large.request.limits.memory_mib = 1 << 20;
+    assert_eq!(reason(client.run(large).await.unwrap_err()), "unsupported");
     assert!(matches!(Client::new("http://example.test", "x"), Err(Error::Url(_))));
     assert!(!format!("{client:?}").contains(&daemon.alice), "a token is not printed");
 }
@@ -149,12 +166,14 @@ async fn rust_believes_no_changed_answer() {
     start.wait = std::time::Duration::from_secs(20);
     let (run, sent) = client.start(&start).await.unwrap();
     assert_eq!(check(run.clone(), &sent, "container").unwrap(), run);
-    let mut changed = vec![run.clone(); 5];
+    let mut changed = vec![run.clone(); 7];
     changed[0].result.as_mut().unwrap().steps[0].stdout = b"y".to_vec();
     changed[1].record.as_mut().unwrap().isolation = "vm".to_owned();
     changed[2].record.as_mut().unwrap().run = "other".to_owned();
     changed[3].record = None;
     changed[4].ending = Some(Ending::TimedOut);
+    changed[5].result.as_mut().unwrap().requests = Some(Requests::default());
+    changed[6].result.as_mut().unwrap().stdin = Some(Taken::default());
     for changed in changed {
         assert!(matches!(check(changed, &sent, ""), Err(Error::Failed { .. })));
     }

@@ -14,7 +14,8 @@ use freeboard_sandboxd::launch::{Order, Refusal, RunError, Witness, new_run_id};
 use freeboard_sandboxd::runs::Runs;
 use freeboard_wire::digest::sha256_hex;
 use freeboard_wire::runs::{
-    Ending, Executed, ListResponse, Run, State, WatchResponse, record_digest, result_digest,
+    Ending, Executed, ListResponse, Run, RunResult, State, Taken, WatchResponse, WriteResponse,
+    record_digest, result_digest,
 };
 use futures_util::future::BoxFuture;
 use support::{Act, Daemon, FakeBroker, ID, Reply, Setup, answered, until};
@@ -70,7 +71,7 @@ async fn a_run_is_answered_with_a_record_that_verifies() {
         (run.run.as_str(), "fake", "container")
     );
     assert_eq!(record.request_sha256, sha256_hex(body.as_bytes()));
-    assert_eq!(record.result_sha256, result_digest(Ending::Completed, &result));
+    assert_eq!(record.result_sha256, result_digest(record.version, Ending::Completed, &result));
     assert_eq!(record.record_sha256, record_digest(&record));
     assert_eq!((result.evidence[0].name.as_str(), result.evidence[0].met), ("seccomp_mode", true));
     let plan = daemon.plans.lock().unwrap()[0].clone();
@@ -226,6 +227,80 @@ async fn what_is_not_a_start_is_refused_before_anything_runs() {
 }
 
 #[tokio::test]
+async fn a_run_gets_the_limits_it_asks_for_and_more_than_the_daemons_is_refused() {
+    let daemon = Setup::new(answered("0123456789", 0)).start().await;
+    let less = r#"{"program":{"shell":"x"},"timeoutMs":9000,
+        "limits":{"timeMs":8000,"memoryMib":64,"pids":16,"outputBytes":4}}"#;
+    let id = ended(&daemon, less).await.run;
+    let job = daemon.plans.lock().unwrap()[0].job.clone();
+    assert_eq!((job.timeout.as_secs(), job.less.memory_mib, job.less.pids), (8, Some(64), Some(16)));
+    assert_eq!(job.output_limit, 4);
+    let watch = format!(r#"{{"run":"{id}"}}"#);
+    let watch = daemon.own(&daemon.alice, "Watch", "", &watch).await;
+    let watched: WatchResponse = serde_json::from_slice(&watch.body).unwrap();
+    assert_eq!((watched.output[0].data.as_slice(), watched.truncated), (b"0123".as_slice(), true));
+    for (more, word) in [
+        (r#""timeMs":30001"#, "timeMs"),
+        (r#""memoryMib":257"#, "memoryMib"),
+        (r#""pids":65"#, "pids"),
+        (r#""outputBytes":65537"#, "outputBytes"),
+    ] {
+        let body = format!(r#"{{"program":{{"shell":"x"}},"limits":{{{more}}}}}"#);
+        let reply = daemon.own(&daemon.alice, "Start", WAIT, &body).await;
+        let (code, reason, message) = if reply.status == 200 {
+            let refusal = run(&reply).refusal.unwrap();
+            (refusal.code, refusal.reason, refusal.message)
+        } else {
+            let mark = reply.header("freeboard-not-dispatched").unwrap().to_owned();
+            (reply.refusal().0, mark, reply.text())
+        };
+        assert_eq!((code.as_str(), reason.as_str()), ("out_of_range", "unsupported"), "{more}");
+        assert!(message.contains(word), "{message}");
+    }
+    assert_eq!(daemon.counts.all().0, 1, "nothing ran of what was refused");
+}
+
+#[tokio::test]
+async fn what_is_written_is_taken_once_and_stands_in_the_record() {
+    let daemon = Setup::new(Act::Hang).start().await;
+    let id = start(&daemon, r#"{"program":{"shell":"cat"},"stdin":{"data":"AAE=","open":true}}"#).await.run;
+    let write = async |offset: u64, data: &str, more: &str| {
+        let body = format!(r#"{{"run":"{id}","offset":{offset},"data":"{data}"{more}}}"#);
+        daemon.own(&daemon.alice, "Write", "", &body).await
+    };
+    let taken = |reply: &Reply| {
+        let written: WriteResponse = serde_json::from_slice(&reply.body).unwrap();
+        (written.taken, written.ended)
+    };
+    assert_eq!(taken(&write(2, "Av8=", "").await), (4, false));
+    assert_eq!(taken(&write(2, "Av8=", "").await), (4, false), "sent again");
+    let gap = write(5, "Av8=", "").await;
+    assert_eq!(refusal(&gap), ("out_of_range".to_owned(), Some("request")));
+    assert_eq!(taken(&write(4, "", r#","end":true"#).await), (4, true));
+    let large = "A".repeat(1_500_000);
+    assert_eq!(refusal(&write(4, &large, "").await), ("resource_exhausted".to_owned(), Some("request")));
+    let bobs = daemon.own(&daemon.bob, "Write", "", &format!(r#"{{"run":"{id}"}}"#)).await;
+    assert_eq!(refusal(&bobs), ("not_found".to_owned(), Some("request")));
+    let without = start(&daemon, ONE).await.run;
+    let none = daemon.own(&daemon.alice, "Write", "", &format!(r#"{{"run":"{without}"}}"#)).await;
+    assert_eq!(refusal(&none), ("failed_precondition".to_owned(), Some("request")));
+
+    let daemon = Setup::new(answered("", 0)).start().await;
+    let fed = ended(&daemon, r#"{"program":{"shell":"cat"},"stdin":{"data":"AAE="}}"#).await;
+    let (result, record) = (fed.result.unwrap(), fed.record.unwrap());
+    assert_eq!(result.stdin, Some(Taken { bytes: 2, sha256: sha256_hex(&[0, 1]) }));
+    assert_eq!(record.version, 2);
+    assert_eq!(record.result_sha256, result_digest(2, Ending::Completed, &result));
+    let without = RunResult { stdin: None, ..result.clone() };
+    assert_ne!(record.result_sha256, result_digest(2, Ending::Completed, &without));
+    assert_eq!(
+        result_digest(1, Ending::Completed, &result),
+        result_digest(1, Ending::Completed, &without),
+        "version 1 did not cover it"
+    );
+}
+
+#[tokio::test]
 async fn answers_and_keys_survive_a_restart() {
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join("state");
@@ -305,6 +380,8 @@ async fn a_run_that_cannot_be_noted_down_is_not_released() {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 1,
+        less: freeboard_sandboxd::job::Less::default(),
+        input: None,
         artifact_limit: 1,
         released: Arc::default(),
         wait: None,

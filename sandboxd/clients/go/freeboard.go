@@ -30,6 +30,8 @@ const (
 	// An exchange waits this long at most; longer waits are several exchanges.
 	longestWaitMs = 30_000
 	tries         = 5
+	// Standard input in one message.
+	maxStdinBytes = 1 << 20
 )
 
 var tiers = []string{"process", "container", "kernel", "vm"}
@@ -55,6 +57,20 @@ type Variable struct {
 	Value string `json:"value"`
 }
 
+// Limits are what a run must not have more of; zero is the daemon's own, and more than that is refused.
+type Limits struct {
+	TimeMs      uint64 `json:"timeMs,omitempty"`
+	MemoryMib   uint32 `json:"memoryMib,omitempty"`
+	Pids        uint32 `json:"pids,omitempty"`
+	OutputBytes uint64 `json:"outputBytes,omitempty"`
+}
+
+// Stdin is standard input from the start; when it is open, more follows with Write.
+type Stdin struct {
+	Data []byte `json:"data,omitempty"`
+	Open bool   `json:"open,omitempty"`
+}
+
 // Start asks for a run.
 type Start struct {
 	Program          Program    `json:"program"`
@@ -64,6 +80,8 @@ type Start struct {
 	Grants           []string   `json:"grants,omitempty"`
 	MinimumIsolation string     `json:"minimumIsolation,omitempty"`
 	TimeoutMs        uint64     `json:"timeoutMs,omitempty"`
+	Limits           *Limits    `json:"limits,omitempty"`
+	Stdin            *Stdin     `json:"stdin,omitempty"`
 	QueueMs          uint64     `json:"queueMs,omitempty"`
 	Priority         string     `json:"priority,omitempty"`
 	TraceID          string     `json:"traceId,omitempty"`
@@ -93,7 +111,24 @@ type Result struct {
 	ArtifactsTruncated bool      `json:"artifactsTruncated"`
 	Evidence           []Fact    `json:"evidence"`
 	Requests           *Requests `json:"requests"`
+	RefusedRequests    []Request `json:"refused"`
+	Stdin              *Taken    `json:"stdin"`
 	DurationMs         uint64    `json:"durationMs"`
+}
+
+// Request is one that the broker did not let through, or that failed.
+type Request struct {
+	Verdict string `json:"verdict"`
+	Method  string `json:"method"`
+	Host    string `json:"host"`
+	Path    string `json:"path"`
+	Reason  string `json:"reason"`
+}
+
+// Taken is standard input as it was taken from the caller.
+type Taken struct {
+	Bytes  uint64 `json:"bytes"`
+	Sha256 string `json:"sha256"`
 }
 
 // Step is what one step wrote and how it ended.
@@ -277,6 +312,43 @@ func (c *Client) Watch(ctx context.Context, run string, after, waitMs uint64) (*
 	return watched, c.call(ctx, "Watch", body, nil, watched)
 }
 
+// Write gives a run that was started with open standard input more of it, from offset on, which is what was given before; it waits
+// for room. A lost answer may be asked for again: nothing is taken twice. It returns the next offset, which is less than all of
+// data only where the run has ended.
+func (c *Client) Write(ctx context.Context, run string, offset uint64, data []byte, end bool) (uint64, error) {
+	for {
+		piece := data
+		if len(piece) > maxStdinBytes {
+			piece = data[:maxStdinBytes]
+		}
+		asked := map[string]any{"run": run, "offset": offset, "data": piece, "end": end && len(piece) == len(data), "waitMs": longestWaitMs}
+		if len(piece) == 0 {
+			delete(asked, "data") // nil is no base64
+		}
+		body, err := json.Marshal(asked)
+		if err != nil {
+			return offset, err
+		}
+		var written struct {
+			State string `json:"state"`
+			Taken uint64 `json:"taken"`
+			Ended bool   `json:"ended"`
+		}
+		if err := c.call(ctx, "Write", body, nil, &written); err != nil {
+			return offset, err
+		}
+		if taken := written.Taken - offset; written.Taken >= offset && taken < uint64(len(data)) {
+			data = data[taken:]
+		} else {
+			data = nil
+		}
+		offset = written.Taken
+		if len(data) == 0 || written.Ended || written.State == "ended" {
+			return offset, nil
+		}
+	}
+}
+
 // Follow calls write with what the program writes, as it writes it, until it ends.
 func (c *Client) Follow(ctx context.Context, run string, write func(stream string, data []byte)) error {
 	for after := uint64(0); ; {
@@ -371,7 +443,7 @@ func Check(run *Run, sent []byte, floor string) (*Run, error) {
 	if digest := sha256.Sum256(sent); record.RequestSha256 != hex.EncodeToString(digest[:]) {
 		problems = append(problems, "the record is of another request")
 	}
-	if record.ResultSha256 != ResultDigest(run.Ending, run.Result) {
+	if record.ResultSha256 != ResultDigest(record.Version, run.Ending, run.Result) {
 		problems = append(problems, "the result is not the one of the record")
 	}
 	if record.RecordSha256 != RecordDigest(record) {
@@ -395,8 +467,8 @@ func rank(tier string) int {
 	return -1
 }
 
-// ResultDigest is the digest of a result and how it ended.
-func ResultDigest(ending string, result *Result) string {
+// ResultDigest is the digest of a result and how it ended, as records of this version have it.
+func ResultDigest(version int, ending string, result *Result) string {
 	fields := []any{"ending", ending, "detail", result.Detail, "steps", len(result.Steps)}
 	for _, step := range result.Steps {
 		fields = append(fields, "step_command", step.Command, "step_exit_code", step.ExitCode, "step_timed_out", step.TimedOut,
@@ -411,7 +483,23 @@ func ResultDigest(ending string, result *Result) string {
 	for _, fact := range result.Evidence {
 		fields = append(fields, "fact_name", fact.Name, "fact_value", fact.Value, "fact_met", fact.Met)
 	}
-	return digest("freeboard.run-result.v1", fields)
+	if version > 1 {
+		fields = append(fields, "requests", result.Requests != nil)
+		if requests := result.Requests; requests != nil {
+			fields = append(fields, "requests_allowed", requests.Allowed, "requests_denied", requests.Denied,
+				"requests_failed", requests.Failed, "requests_shed", requests.Shed)
+		}
+		fields = append(fields, "refused", len(result.RefusedRequests))
+		for _, one := range result.RefusedRequests {
+			fields = append(fields, "refused_verdict", one.Verdict, "refused_method", one.Method, "refused_host", one.Host,
+				"refused_path", one.Path, "refused_reason", one.Reason)
+		}
+		fields = append(fields, "stdin", result.Stdin != nil)
+		if taken := result.Stdin; taken != nil {
+			fields = append(fields, "stdin_bytes", taken.Bytes, "stdin_sha256", taken.Sha256)
+		}
+	}
+	return digest(fmt.Sprintf("freeboard.run-result.v%d", version), fields)
 }
 
 // RecordDigest is the digest of a record: all its fields but the last.

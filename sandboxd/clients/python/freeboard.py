@@ -22,6 +22,8 @@ TIERS = ("process", "container", "kernel", "vm")
 MAX_ANSWER_BYTES = 32 << 20
 # An exchange waits this long at most; longer waits are several exchanges.
 LONGEST_WAIT_MS = 30_000
+# Standard input in one message.
+MAX_STDIN_BYTES = 1 << 20
 TRIES = 5
 
 
@@ -57,14 +59,20 @@ class Client:
         self._token, self._timeout = token, timeout
 
     def start(self, program, *, files=None, artifacts=(), environment=None, grants=(), minimum_isolation="",
-              timeout_ms=0, queue_ms=0, priority="normal", trace_id="", wait=0, key=None):
+              timeout_ms=0, limits=None, stdin=None, stdin_open=False, queue_ms=0, priority="normal", trace_id="", wait=0,
+              key=None):
         """Starts a run, or finds the one that the same call with the same `key` started, and waits up to `wait` seconds for its
-        end. Returns (run, body that was sent)."""
+        end. `limits` has `timeMs`, `memoryMib`, `pids`, `outputBytes`; with `stdin_open` more input follows with `write`.
+        Returns (run, body that was sent)."""
         body = {"program": program, "priority": priority, "timeoutMs": timeout_ms, "queueMs": queue_ms,
                 "minimumIsolation": minimum_isolation, "traceId": trace_id, "grants": list(grants),
                 "artifacts": list(artifacts),
                 "files": [{"path": path, "content": _base64(content)} for path, content in (files or {}).items()],
                 "environment": [{"name": name, "value": value} for name, value in (environment or {}).items()]}
+        if limits:
+            body["limits"] = limits
+        if stdin is not None or stdin_open:
+            body["stdin"] = {"data": _base64(stdin or b""), "open": stdin_open}
         sent = json.dumps(body).encode()
         headers = {"Prefer": f"wait={wait}"}
         if key is not None:
@@ -118,6 +126,21 @@ class Client:
             if watched["state"] == "ended":
                 return
 
+    def write(self, run, offset, data, end=False):
+        """Gives a run that was started with `stdin_open` more input, from `offset` on, which is what was given before; waits for
+        room. A lost answer may be asked for again: nothing is taken twice. Returns the next offset, which is less than all of
+        `data` only where the run has ended."""
+        data = data.encode() if isinstance(data, str) else data
+        while True:
+            piece = data[:MAX_STDIN_BYTES]
+            asked = {"run": run, "offset": offset, "data": _base64(piece), "end": end and len(piece) == len(data),
+                     "waitMs": LONGEST_WAIT_MS}
+            written = self._call("Write", json.dumps(asked).encode())
+            data = data[max(written["taken"] - offset, 0):]
+            offset = written["taken"]
+            if not data or written["ended"] or written["state"] == "ended":
+                return offset
+
     def cancel(self, run):
         """Ends a run; nothing of it is left when this returns."""
         return _bytes_of(self._call("Cancel", json.dumps({"run": run}).encode()))
@@ -169,7 +192,7 @@ def check(run, sent, floor=""):
         problems.append("the record is of another run")
     if record["requestSha256"] != hashlib.sha256(sent).hexdigest():
         problems.append("the record is of another request")
-    if record["resultSha256"] != result_digest(run["ending"], result):
+    if record["resultSha256"] != result_digest(record["version"], run["ending"], result):
         problems.append("the result is not the one of the record")
     if record["recordSha256"] != record_digest(record):
         problems.append("the record does not match its own digest")
@@ -180,7 +203,7 @@ def check(run, sent, floor=""):
     return run
 
 
-def result_digest(ending, result):
+def result_digest(version, ending, result):
     fields = [("ending", ending), ("detail", result.get("detail", "")), ("steps", len(result["steps"]))]
     for step in result["steps"]:
         fields += [("step_command", step.get("command", "")), ("step_exit_code", step["exitCode"]),
@@ -193,7 +216,18 @@ def result_digest(ending, result):
     fields += [("artifacts_truncated", result["artifactsTruncated"]), ("evidence", len(result["evidence"]))]
     for fact in result["evidence"]:
         fields += [("fact_name", fact["name"]), ("fact_value", fact["value"]), ("fact_met", fact["met"])]
-    return _digest("freeboard.run-result.v1", fields)
+    if version > 1:
+        requests, refused, stdin = result.get("requests"), result.get("refused", []), result.get("stdin")
+        fields.append(("requests", requests is not None))
+        if requests is not None:
+            fields += [(f"requests_{name}", requests[name]) for name in ("allowed", "denied", "failed", "shed")]
+        fields.append(("refused", len(refused)))
+        for one in refused:
+            fields += [(f"refused_{name}", one[name]) for name in ("verdict", "method", "host", "path", "reason")]
+        fields.append(("stdin", stdin is not None))
+        if stdin is not None:
+            fields += [("stdin_bytes", stdin["bytes"]), ("stdin_sha256", stdin["sha256"])]
+    return _digest(f"freeboard.run-result.v{version}", fields)
 
 
 def record_digest(record):

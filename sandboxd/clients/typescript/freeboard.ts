@@ -14,6 +14,8 @@ export const TIERS = ["process", "container", "kernel", "vm"];
 /** An exchange waits this long at most; longer waits are several exchanges. */
 const LONGEST_WAIT_MS = 30_000;
 const TRIES = 5;
+/** Standard input in one message. */
+const MAX_STDIN_BYTES = 1 << 20;
 
 export type Program =
   | { javascript: string }
@@ -29,6 +31,12 @@ export interface Options {
   grants?: string[];
   minimumIsolation?: string;
   timeoutMs?: number;
+  /** What the run must not have more of; above the daemon's own it is refused. */
+  limits?: { timeMs?: number; memoryMib?: number; pids?: number; outputBytes?: number };
+  /** Standard input from the start. */
+  stdin?: Uint8Array | string;
+  /** More of it follows, with `write`. */
+  stdinOpen?: boolean;
   queueMs?: number;
   priority?: "low" | "normal" | "high";
   traceId?: string;
@@ -56,6 +64,8 @@ export interface RunResult {
   artifactsTruncated: boolean;
   evidence: { name: string; value: string; met: boolean }[];
   requests?: { allowed: number; denied: number; failed: number; shed: number };
+  refused?: { verdict: string; method: string; host: string; path: string; reason: string }[];
+  stdin?: { bytes: number; sha256: string };
   durationMs: number;
 }
 
@@ -112,10 +122,12 @@ export class Client {
 
   /** Starts a run, or finds the one that the same call with the same key started. */
   async start(program: Program, options: Options = {}): Promise<{ run: Run; sent: string }> {
-    const { files = {}, environment = {}, key, wait = 0, ...rest } = options;
+    const { files = {}, environment = {}, key, wait = 0, stdin, stdinOpen, ...rest } = options;
+    const input = stdin === undefined && !stdinOpen ? {} : { stdin: { data: Buffer.from(stdin ?? "").toString("base64"), open: stdinOpen } };
     const sent = JSON.stringify({
       program,
       ...rest,
+      ...input,
       files: Object.entries(files).map(([path, content]) => ({ path, content: Buffer.from(content).toString("base64") })),
       environment: Object.entries(environment).map(([name, value]) => ({ name, value })),
     });
@@ -176,6 +188,23 @@ export class Client {
     }
   }
 
+  /**
+   * Gives a run that was started with `stdinOpen` more input, from `offset` on, which is what was given before; waits for room. A
+   * lost answer may be asked for again: nothing is taken twice. Gives the next offset, which is less than all of `data` only
+   * where the run has ended.
+   */
+  async write(run: string, offset: number, data: Uint8Array | string, end = false): Promise<number> {
+    for (let left = Buffer.from(data); ; ) {
+      const piece = left.subarray(0, MAX_STDIN_BYTES);
+      const last = end && piece.length === left.length;
+      const asked = { run, offset, data: piece.toString("base64"), end: last, waitMs: LONGEST_WAIT_MS };
+      const written = await this.call("Write", JSON.stringify(asked));
+      left = left.subarray(Math.max(written.taken - offset, 0));
+      offset = written.taken;
+      if (left.length === 0 || written.ended || written.state === "ended") return offset;
+    }
+  }
+
   /** Ends a run; nothing of it is left when this is done. */
   async cancel(run: string): Promise<Run> {
     return bytesOf(await this.call("Cancel", JSON.stringify({ run })));
@@ -221,7 +250,7 @@ export function check(run: Run, sent: string, floor = ""): Run {
   const problems: string[] = [];
   if (record.run !== run.run) problems.push("the record is of another run");
   if (record.requestSha256 !== createHash("sha256").update(sent).digest("hex")) problems.push("the record is of another request");
-  if (record.resultSha256 !== resultDigest(ending, result)) problems.push("the result is not the one of the record");
+  if (record.resultSha256 !== resultDigest(record.version, ending, result)) problems.push("the result is not the one of the record");
   if (record.recordSha256 !== recordDigest(record)) problems.push("the record does not match its own digest");
   if (floor && TIERS.indexOf(record.isolation) < TIERS.indexOf(floor)) {
     problems.push(`it ran at tier ${record.isolation}, below ${floor}`);
@@ -232,7 +261,7 @@ export function check(run: Run, sent: string, floor = ""): Run {
 
 type Value = string | number | boolean | Buffer;
 
-export function resultDigest(ending: string, result: RunResult): string {
+export function resultDigest(version: number, ending: string, result: RunResult): string {
   const fields: Value[] = ["ending", ending, "detail", result.detail ?? "", "steps", result.steps.length];
   for (const step of result.steps) {
     fields.push("step_command", step.command ?? "", "step_exit_code", step.exitCode, "step_timed_out", step.timedOut);
@@ -244,7 +273,22 @@ export function resultDigest(ending: string, result: RunResult): string {
   for (const artifact of artifacts) fields.push("artifact_path", artifact.path, "artifact_content", artifact.content);
   fields.push("artifacts_truncated", result.artifactsTruncated, "evidence", result.evidence.length);
   for (const fact of result.evidence) fields.push("fact_name", fact.name, "fact_value", fact.value, "fact_met", fact.met);
-  return digest("freeboard.run-result.v1", fields);
+  if (version > 1) {
+    const { requests, refused = [], stdin } = result;
+    fields.push("requests", requests !== undefined);
+    if (requests) {
+      fields.push("requests_allowed", requests.allowed, "requests_denied", requests.denied);
+      fields.push("requests_failed", requests.failed, "requests_shed", requests.shed);
+    }
+    fields.push("refused", refused.length);
+    for (const one of refused) {
+      fields.push("refused_verdict", one.verdict, "refused_method", one.method, "refused_host", one.host);
+      fields.push("refused_path", one.path, "refused_reason", one.reason);
+    }
+    fields.push("stdin", stdin !== undefined);
+    if (stdin) fields.push("stdin_bytes", stdin.bytes, "stdin_sha256", stdin.sha256);
+  }
+  return digest(`freeboard.run-result.v${version}`, fields);
 }
 
 export function recordDigest(record: RunRecord): string {

@@ -244,8 +244,8 @@ impl Interpreter {
             let wanted = if unsent.is_empty() { PollFlags::IN } else { PollFlags::IN | PollFlags::OUT };
             let line = PollFd::new(&self.line, wanted);
             let longest = (deadline - now).min(REAP_INTERVAL);
-            let ready = wait_for_something(&self.running, Some(line), channel, longest)?;
-            if ready.cancelled {
+            let ready = wait_for_something(&self.running, Some(line), channel, true, longest)?;
+            if ready.spoken {
                 return Ok(End::Deadline);
             }
             if ready.stdout {

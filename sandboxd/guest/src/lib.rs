@@ -18,6 +18,7 @@ mod begin;
 mod cells;
 mod channel;
 mod files;
+mod input;
 pub mod limits;
 pub mod machine;
 mod processes;

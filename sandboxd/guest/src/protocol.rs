@@ -31,6 +31,10 @@ pub enum Kind {
     /// Daemon, before the first `Job` or `Session`: one file below [`CERTIFICATES`] ([`encode_file`]), where the room was built
     /// by somebody who has none of ours.
     Place = 7,
+    /// Daemon, after `Go` of a job with input: bytes of standard input for the steps.
+    Stdin = 8,
+    /// Daemon: no more of it follows. Empty.
+    StdinEnd = 9,
     /// Guest: the boundary stands, [`Ready`].
     Ready = 16,
     /// Guest: the boundary could not be built, [`SetupFailure`].
@@ -50,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 18] = [
         Self::Job,
         Self::File,
         Self::Go,
@@ -58,6 +62,8 @@ impl Kind {
         Self::Suspend,
         Self::Cancel,
         Self::Place,
+        Self::Stdin,
+        Self::StdinEnd,
         Self::Ready,
         Self::Failed,
         Self::StepBegins,
@@ -86,6 +92,9 @@ pub struct JobSpec {
     pub output: OutputMode,
     /// Bytes of artifacts sent in all.
     pub artifact_limit: u64,
+    /// The steps have standard input, which follows; else it is empty.
+    #[serde(default)]
+    pub input: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

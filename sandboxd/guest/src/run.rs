@@ -11,6 +11,7 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::channel::Channel;
 use crate::files::Existing;
+use crate::input::Input;
 use crate::machine::Group;
 use crate::processes::{Kept, strike, wait_for_all};
 use crate::protocol::{
@@ -127,8 +128,13 @@ pub(crate) fn run_steps(
 ) -> Result<Report, GuestError> {
     let deadline = Instant::now() + Duration::from_millis(job.timeout_ms);
     let mut report = Report::default();
+    let mut input = if job.input { Some(Input::new()?) } else { None };
     for argv in command_lines(&job.program) {
-        let stdin = match script_input(&job.program) {
+        let stdin = match &input {
+            Some(input) => input.reader().map(Some),
+            None => script_input(&job.program),
+        };
+        let stdin = match stdin {
             Ok(stdin) => stdin,
             Err(error) => {
                 report.ending = ReportedEnding::SetupFailed;
@@ -138,7 +144,7 @@ pub(crate) fn run_steps(
         };
         write_frame(channel, Kind::StepBegins, &[])?;
         let start = Start { argv: &argv, stdin, environment: &job.environment, user };
-        let step: StepReport = run_step(start, deadline, job.output, channel, kept)?;
+        let step: StepReport = run_step(start, input.as_mut(), deadline, job.output, channel, kept)?;
         write_frame(channel, Kind::StepEnds, &serde_json::to_vec(&step)?)?;
         if step.timed_out {
             report.ending = ReportedEnding::TimedOut;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use crate::input::Input;
 use crate::limits::{DRAIN_BYTES, FLOOD_BYTES, LOOK_INTERVAL, READ_CHUNK_BYTES, REAP_INTERVAL};
 use crate::processes::{Kept, reap, strike};
 use crate::protocol::{Kind, OutputMode, StepReport, write_frame};
@@ -34,14 +35,15 @@ pub(crate) struct Start<'a> {
 /// Runs one step to its end. An error means that the daemon is gone.
 pub(crate) fn run_step(
     start: Start<'_>,
+    input: Option<&mut Input>,
     deadline: Instant,
     output: OutputMode,
-    channel: &mut (impl Write + AsFd),
+    channel: &mut (impl Read + Write + AsFd),
     kept: &mut Kept,
 ) -> io::Result<StepReport> {
     let began = Instant::now();
     let mut report = match spawn(start) {
-        Ok(running) => watch(running, deadline, output, channel, kept)?,
+        Ok(running) => watch(running, input, deadline, output, channel, kept)?,
         Err((exit_code, text)) => {
             write_frame(channel, Kind::Stderr, text.as_bytes())?;
             StepReport { exit_code, detail: text.trim_end().to_owned(), ..StepReport::default() }
@@ -133,9 +135,10 @@ fn is_executable(path: &std::path::Path) -> bool {
 
 fn watch(
     mut running: Running,
+    mut input: Option<&mut Input>,
     deadline: Instant,
     output: OutputMode,
-    channel: &mut (impl Write + AsFd),
+    channel: &mut (impl Read + Write + AsFd),
     kept: &mut Kept,
 ) -> io::Result<StepReport> {
     let mut report = StepReport::default();
@@ -149,8 +152,16 @@ fn watch(
             strike(kept);
             break;
         }
-        let ready = wait_for_something(&running, None, channel, (deadline - now).min(REAP_INTERVAL))?;
-        cancelled = ready.cancelled;
+        let hear = input.as_deref().is_none_or(Input::wants_more);
+        let room = input.as_deref().and_then(Input::room);
+        let longest = (deadline - now).min(REAP_INTERVAL);
+        let ready = wait_for_something(&running, room, channel, hear, longest)?;
+        match &mut input {
+            Some(input) if ready.spoken => cancelled = !input.take(channel)?,
+            Some(input) if ready.line => input.pass_on()?,
+            Some(_) => {}
+            None => cancelled = ready.spoken,
+        }
         if ready.stdout {
             running.stdout.forward(&mut buffer, output, channel)?;
         }
@@ -177,21 +188,24 @@ fn watch(
 pub(crate) struct Readiness {
     pub(crate) stdout: bool,
     pub(crate) stderr: bool,
-    /// Of the line to an interpreter.
+    /// Of the line to an interpreter, or the pipe of standard input.
     pub(crate) line: bool,
-    /// The daemon has said something in the middle of a call, which can only be that nobody waits for it any more.
-    pub(crate) cancelled: bool,
+    /// The daemon has said something. In the middle of a call without input that can only be that nobody waits for it any more.
+    pub(crate) spoken: bool,
 }
 
-/// Waits for output, the end of the step, the line to it, or the given time. An error when the daemon hung up.
+/// Waits for output, the end of the step, the line to it, the daemon where it is to be heard, or the given time. An error when the
+/// daemon hung up.
 pub(crate) fn wait_for_something(
     running: &Running,
     line: Option<PollFd<'_>>,
     channel: &impl AsFd,
+    hear: bool,
     longest: Duration,
 ) -> io::Result<Readiness> {
     let longest = if running.pidfd.is_some() { longest } else { longest.min(LOOK_INTERVAL) };
-    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP | PollFlags::IN)];
+    let hear = if hear { PollFlags::IN } else { PollFlags::empty() };
+    let mut polled = vec![PollFd::new(channel, PollFlags::RDHUP | hear)];
     polled.extend(running.pidfd.as_ref().map(|pidfd| PollFd::new(pidfd, PollFlags::IN)));
     let has_line = line.is_some();
     polled.extend(line);
@@ -219,7 +233,7 @@ pub(crate) fn wait_for_something(
         line: has_line && ready(events.next()),
         stdout: running.stdout.pipe.is_some() && ready(events.next()),
         stderr: running.stderr.pipe.is_some() && ready(events.next()),
-        cancelled: channel.contains(PollFlags::IN),
+        spoken: channel.contains(PollFlags::IN),
     })
 }
 

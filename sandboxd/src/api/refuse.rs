@@ -86,6 +86,9 @@ fn refused(run: &str, refusal: &Refusal) -> ConnectError {
             ConnectError::refused(Code::FailedPrecondition, Mark::Unsupported, text)
         }
         Refusal::Unplaced(Unplaced::Unsupported { .. }) => unsupported(text),
+        Refusal::Unplaced(Unplaced::TooMuch(_)) => {
+            ConnectError::refused(Code::OutOfRange, Mark::Unsupported, text)
+        }
         Refusal::Unplaced(Unplaced::TooWeak { .. }) | Refusal::Measured { .. } => {
             ConnectError::refused(Code::FailedPrecondition, Mark::Isolation, text)
         }

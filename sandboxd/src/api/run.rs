@@ -84,6 +84,8 @@ fn order(context: &Context<'_>, request: &RunRequest, run: String) -> Result<Ord
         artifacts,
         environment: Vec::new(),
         output_limit: OUTPUT_BYTES,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
         wait: None,

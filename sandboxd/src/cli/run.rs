@@ -178,6 +178,8 @@ fn order(arguments: &Arguments) -> Result<Order, super::Failure> {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: CLI_OUTPUT_BYTES,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
         wait: None,
@@ -332,7 +334,7 @@ fn exit_of_error(error: &RunError) -> Exit {
             | Refusal::Unplaced(Unplaced::TooWeak { .. }) => Exit::Refused,
             Refusal::NoBroker
             | Refusal::Broker(_)
-            | Refusal::Unplaced(Unplaced::Disabled | Unplaced::Unsupported { .. })
+            | Refusal::Unplaced(Unplaced::Disabled | Unplaced::Unsupported { .. } | Unplaced::TooMuch(_))
             | Refusal::Create(
                 CreateError::Unsupported { .. } | CreateError::Host { .. } | CreateError::Step { .. },
             )

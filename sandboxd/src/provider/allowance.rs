@@ -7,6 +7,7 @@ use freeboard_policy::Tier;
 use super::{Description, RunLimits};
 use crate::isolate::Limits;
 use crate::isolate::limits::BYTES_PER_INODE;
+use crate::job::Less;
 
 /// What one run gets. [`Allowance::default`] is what a machine without a configuration file gives.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,6 +48,16 @@ impl Allowance {
     pub fn of(limits: &RunLimits) -> Self {
         let RunLimits { memory_mib, cpus, pids, disk_mib, .. } = *limits;
         Self { memory_mib, cpus, pids, disk_mib, ..Self::default() }
+    }
+
+    /// What a run gets that asked for less of it. More than this is refused before; it would change nothing here.
+    #[must_use]
+    pub fn lowered(&self, less: Less) -> Self {
+        Self {
+            memory_mib: less.memory_mib.map_or(self.memory_mib, |asked| asked.min(self.memory_mib)),
+            pids: less.pids.map_or(self.pids, |asked| asked.min(self.pids)),
+            ..*self
+        }
     }
 
     /// In the kernel's units.
@@ -92,6 +103,7 @@ impl Allowance {
             supports_project: true,
             supports_grants: true,
             supports_sessions: true,
+            lowers_memory: true,
             languages: languages.map(|(name, _)| name.to_owned()).collect(),
             default_timeout: self.default_timeout,
             max_timeout: self.max_timeout,
@@ -111,6 +123,18 @@ mod tests {
     fn a_share_of_a_processor_is_within_what_the_kernel_takes() {
         let share = |cpus| Allowance { cpus, ..Allowance::default() }.cpu_milli();
         assert_eq!((share(1.0), share(0.25), share(0.0), share(f64::INFINITY)), (1000, 250, 10, 1_024_000));
+    }
+
+    #[test]
+    fn a_run_gets_less_but_never_more() {
+        let allowance = Allowance { memory_mib: 100, pids: 50, ..Allowance::default() };
+        let asked = |memory_mib, pids| {
+            let lowered = allowance.lowered(Less { memory_mib, pids, time: None });
+            (lowered.memory_mib, lowered.pids)
+        };
+        assert_eq!(asked(None, None), (100, 50));
+        assert_eq!(asked(Some(20), Some(8)), (20, 8));
+        assert_eq!(asked(Some(101), Some(51)), (100, 50));
     }
 
     #[test]

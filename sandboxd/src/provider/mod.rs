@@ -38,6 +38,8 @@ pub struct Description {
     pub supports_project: bool,
     pub supports_grants: bool,
     pub supports_sessions: bool,
+    /// A run can have less memory than the others.
+    pub lowers_memory: bool,
     /// Languages that were proved to start: `javascript`, `python`.
     pub languages: Vec<String>,
     pub default_timeout: Duration,

@@ -11,9 +11,9 @@ use tokio::sync::watch;
 
 use super::journal::{Journal, Line};
 use super::store::Store;
+use crate::input::Input;
 use crate::job::OutputSink;
 use crate::launch::Witness;
-use crate::limits::OUTPUT_BYTES;
 
 /// What never changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Facts {
 #[derive(Debug)]
 pub struct Entry {
     pub facts: Facts,
+    /// Its standard input, where it has one.
+    pub input: Option<Arc<Input>>,
     /// Whether code was released.
     released: Arc<AtomicBool>,
     /// Set before the journal is told of the release, so that a journal that is written anew meanwhile has it.
@@ -68,7 +70,7 @@ pub struct Watched {
 }
 
 impl Entry {
-    pub(super) fn new(facts: Facts, released: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(facts: Facts, input: Option<Arc<Input>>, released: Arc<AtomicBool>) -> Self {
         let progress = Progress {
             state: State::Queued,
             output: Vec::new(),
@@ -79,6 +81,7 @@ impl Entry {
         };
         Self {
             facts,
+            input,
             released,
             release_noted: AtomicBool::new(false),
             progress: Mutex::new(progress),
@@ -89,7 +92,7 @@ impl Entry {
 
     /// As the journal knows it: its output was never written down.
     pub(super) fn of_journal(facts: Facts) -> Self {
-        let entry = Self::new(facts, Arc::default());
+        let entry = Self::new(facts, None, Arc::default());
         entry.lock().truncated = true;
         entry
     }
@@ -235,6 +238,8 @@ impl Entry {
 pub(super) struct Watcher {
     pub(super) entry: Arc<Entry>,
     pub(super) journal: Option<Arc<Journal>>,
+    /// Bytes of each stream that are kept.
+    pub(super) most: usize,
 }
 
 impl Watcher {
@@ -245,7 +250,7 @@ impl Watcher {
                 Stream::Stdout => &mut progress.kept.stdout,
                 Stream::Stderr => &mut progress.kept.stderr,
             };
-            let room = OUTPUT_BYTES.saturating_sub(*kept).min(bytes.len());
+            let room = self.most.saturating_sub(*kept).min(bytes.len());
             *kept += room;
             progress.truncated |= room < bytes.len();
             let Some(data) = bytes.get(..room).filter(|data| !data.is_empty()) else { return };

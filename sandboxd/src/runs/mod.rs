@@ -154,13 +154,14 @@ impl Runs {
                 return if same { Ok(known) } else { Err(StartError::KeyTaken) };
             }
             table.room_for(facts.caller.as_deref()).map_err(StartError::Full)?;
-            table.insert(Entry::new(facts, Arc::clone(&order.released)))
+            table.insert(Entry::new(facts, order.input.clone(), Arc::clone(&order.released)))
         };
         if let Err(error) = self.note(Line::Accepted(entry.facts.clone()), false).await {
             self.lock().remove(&entry.facts.run);
             return Err(StartError::Journal(error));
         }
-        let watcher = Arc::new(Watcher { entry: Arc::clone(&entry), journal: self.journal.clone() });
+        let (journal, most) = (self.journal.clone(), order.output_limit);
+        let watcher = Arc::new(Watcher { entry: Arc::clone(&entry), journal, most });
         order.witness = Some(Arc::clone(&watcher) as _);
         let runs = Arc::clone(self);
         let mine = Arc::clone(&entry);

@@ -109,7 +109,7 @@ mod tests {
             request_sha256: String::new(),
             created_unix_ms,
         };
-        let entry = table.insert(Entry::new(facts, Arc::default()));
+        let entry = table.insert(Entry::new(facts, None, Arc::default()));
         entry.answer_stored(bytes);
         entry.end_of_journal();
         table.ended(&entry.facts.run);

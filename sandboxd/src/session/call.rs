@@ -159,6 +159,8 @@ impl Turn {
             artifacts: order.artifacts.clone(),
             environment: order.environment.clone(),
             output_limit: order.output_limit,
+            less: order.less,
+            input: order.input.clone(),
             artifact_limit: order.artifact_limit,
         }
     }

@@ -124,6 +124,8 @@ fn job(payload: Payload) -> Result<Job, CreateError> {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 4096,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: 0,
     })
 }

@@ -10,6 +10,7 @@ mod calls;
 mod files;
 mod gate;
 mod inheritance;
+mod input;
 mod lifecycle;
 mod limits;
 mod sessions;

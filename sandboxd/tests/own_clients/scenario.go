@@ -72,7 +72,18 @@ func main() {
 	assert(err == nil && must(client.List(ctx, ""))[0].Run == sleeping.Run, err)
 	assert(must(client.Cancel(ctx, sleeping.Run)).Ending == "cancelled", sleeping)
 	fmt.Println("ok cancel")
-	for index := 0; index < 4; index++ {
+	cat, _, err := client.Start(ctx, freeboard.Start{Program: freeboard.Program{Command: []string{"cat"}},
+		Stdin: &freeboard.Stdin{Data: []byte("one "), Open: true}, Limits: &freeboard.Limits{OutputBytes: 8}})
+	assert(err == nil && must(client.Write(ctx, cat.Run, 4, []byte("two "), false)) == 8, err)
+	assert(must(client.Write(ctx, cat.Run, 4, []byte("two three"), true)) == 13, cat)
+	err = client.Follow(ctx, cat.Run, func(string, []byte) {})
+	assert(err == nil, err)
+	fed := must(client.Get(ctx, cat.Run))
+	assert(string(fed.Result.Steps[0].Stdout) == "one two " && fed.Result.Stdin.Bytes == 13, fed)
+	_, err = client.Run(ctx, freeboard.Start{Program: freeboard.Program{Shell: "true"}, Limits: &freeboard.Limits{MemoryMib: 1 << 20}})
+	refused("unsupported", err)
+	fmt.Println("ok stdin")
+	for index := 0; index < 6; index++ {
 		run, sent, err := client.Start(ctx, freeboard.Start{Program: freeboard.Program{Shell: "echo x"}, Wait: 20, Key: "tamper"})
 		assert(err == nil, err)
 		_ = must(freeboard.Check(run, sent, ""))
@@ -85,6 +96,10 @@ func main() {
 			run.Record.Run = "other"
 		case 3:
 			run.Record = nil
+		case 4:
+			run.Result.Requests = &freeboard.Requests{Allowed: 1}
+		case 5:
+			run.Result.Stdin = &freeboard.Taken{}
 		}
 		var failed *freeboard.Failed
 		_, err = freeboard.Check(run, sent, "")

@@ -46,9 +46,19 @@ assert started["run"] in [run["run"] for run in client.list()]
 ended = client.cancel(started["run"])
 assert (ended["state"], ended["ending"]) == ("ended", "cancelled"), ended
 print("ok cancel")
+started, _ = client.start({"command": ["cat"]}, stdin="one ", stdin_open=True, limits={"outputBytes": 8})
+assert client.write(started["run"], 4, "two ") == 8
+assert client.write(started["run"], 4, b"two three", end=True) == 13
+b"".join(data for _, data in client.follow(started["run"]))
+ended = client.get(run=started["run"])
+assert ended["result"]["steps"][0]["stdout"] == b"one two " and ended["result"]["stdin"]["bytes"] == 13, ended
+refused("unsupported", lambda: client.run({"shell": "true"}, limits={"memoryMib": 1 << 20}))
+print("ok stdin")
 started, sent = client.start({"shell": "echo x"}, wait=20)
 for change in [lambda run: run["result"]["steps"][0].update(stdout=b"y"), lambda run: run["record"].update(isolation="vm"),
-               lambda run: run["record"].update(run="other"), lambda run: run.pop("record")]:
+               lambda run: run["record"].update(run="other"), lambda run: run.pop("record"),
+               lambda run: run["result"].update(requests={"allowed": 1, "denied": 0, "failed": 0, "shed": 0}),
+               lambda run: run["result"].update(stdin={"bytes": 0, "sha256": ""})]:
     changed = copy.deepcopy(started)
     change(changed)
     try:

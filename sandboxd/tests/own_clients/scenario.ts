@@ -33,12 +33,22 @@ const sleeping = (await client.start({ command: ["sleep", "600"] })).run;
 assert((await client.list()).some((run) => run.run === sleeping.run));
 assert.equal((await client.cancel(sleeping.run)).ending, "cancelled");
 console.log("ok cancel");
+const cat = (await client.start({ command: ["cat"] }, { stdin: "one ", stdinOpen: true, limits: { outputBytes: 8 } })).run;
+assert.equal(await client.write(cat.run, 4, "two "), 8);
+assert.equal(await client.write(cat.run, 4, Buffer.from("two three"), true), 13);
+for await (const _ of client.follow(cat.run));
+const fed = await client.get({ run: cat.run });
+assert.deepEqual([fed.result!.steps[0].stdout.toString(), fed.result!.stdin!.bytes], ["one two ", 13]);
+await refused("unsupported", () => client.run({ shell: "true" }, { limits: { memoryMib: 1 << 20 } }));
+console.log("ok stdin");
 const { run, sent } = await client.start({ shell: "echo x" }, { wait: 20 });
 const changes: ((run: Run) => void)[] = [
   (run) => (run.result!.steps[0].stdout = Buffer.from("y")),
   (run) => (run.record!.isolation = "vm"),
   (run) => (run.record!.run = "other"),
   (run) => delete run.record,
+  (run) => (run.result!.requests = { allowed: 1, denied: 0, failed: 0, shed: 0 }),
+  (run) => (run.result!.stdin = { bytes: 0, sha256: "" }),
 ];
 for (const change of changes) {
   const changed = structuredClone(run);

@@ -1,6 +1,11 @@
 //! What works: languages, files, exit codes.
 
-use freeboard_sandboxd::job::{Ending, JobFile, Payload};
+use std::sync::Arc;
+use std::time::Duration;
+
+use freeboard_sandboxd::input::Input;
+use freeboard_sandboxd::job::{Ending, Job, JobFile, Payload};
+use freeboard_wire::runs::Stdin;
 
 use crate::support::*;
 
@@ -46,4 +51,19 @@ fn files_go_in_and_artifacts_come_out_and_no_link_is_followed() {
 #[test]
 fn the_smoke_test_passes_here() {
     with_provider(Allowance::default(), async |provider| provider.smoke_test().await.unwrap());
+}
+
+#[test]
+fn standard_input_arrives_whole_while_the_program_runs() {
+    with_provider(Allowance::default(), async |provider| {
+        let stdin = Stdin { data: vec![b'x'; 300_000], open: true };
+        let input = Arc::new(Input::of(stdin));
+        let job = Job { input: Some(Arc::clone(&input)), ..shell("echo begun; wc -c") };
+        let more = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            input.put(300_000, b"end", true).unwrap();
+        };
+        let (outcome, ()) = tokio::join!(run(provider, job), more);
+        assert_eq!(first(&outcome.unwrap()).1.replace(' ', ""), "begun\n300003\n");
+    });
 }

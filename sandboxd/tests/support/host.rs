@@ -10,6 +10,7 @@ use freeboard_policy::Tier;
 use freeboard_sandboxd::job::{Ending, Job, JobFile, Outcome, OutputSink, Payload, StepOutcome};
 use freeboard_sandboxd::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox};
 use futures_util::future::BoxFuture;
+use tokio::io::AsyncWriteExt as _;
 
 use super::{Act, Fake};
 
@@ -86,23 +87,31 @@ impl Sandbox for HostSandbox {
 }
 
 async fn one(argv: &[String], folder: &std::path::Path, job: &Job) -> (StepOutcome, bool) {
-    let child = tokio::process::Command::new(&argv[0])
+    let mut child = tokio::process::Command::new(&argv[0])
         .args(&argv[1..])
         .current_dir(folder)
         .envs(job.environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
+        .stdin(if job.input.is_some() { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .unwrap();
+    if let (Some(input), Some(mut stdin)) = (job.input.clone(), child.stdin.take()) {
+        tokio::spawn(async move {
+            while let Some(piece) = input.next().await {
+                let _ = stdin.write_all(&piece).await;
+            }
+        });
+    }
     match tokio::time::timeout(job.timeout, child.wait_with_output()).await {
         Err(_) => (StepOutcome { exit_code: 124, timed_out: true, ..StepOutcome::default() }, true),
         Ok(output) => {
             let output = output.unwrap();
             let step = StepOutcome {
                 command: argv.last().unwrap().clone(),
-                stdout: output.stdout,
+                stdout_truncated: output.stdout.len() > job.output_limit,
+                stdout: output.stdout[..output.stdout.len().min(job.output_limit)].to_vec(),
                 stderr: output.stderr,
                 exit_code: output.status.code().unwrap_or(128),
                 ..StepOutcome::default()

@@ -105,6 +105,7 @@ impl Fake {
             supports_project: true,
             supports_grants: true,
             supports_sessions: false,
+            lowers_memory: true,
             languages: vec!["javascript".into(), "python".into()],
             default_timeout: Duration::from_secs(5),
             max_timeout: Duration::from_secs(30),

@@ -23,6 +23,8 @@ pub(crate) fn job_within(timeout: Duration, payload: Payload) -> Job {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 64 << 10,
+        less: freeboard_sandboxd::job::Less::default(),
+        input: None,
         artifact_limit: 8 << 20,
     }
 }

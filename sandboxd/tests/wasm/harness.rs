@@ -31,6 +31,8 @@ pub(crate) fn job(code: &str) -> Job {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 64 << 10,
+        less: freeboard_sandboxd::job::Less::default(),
+        input: None,
         artifact_limit: 0,
     }
 }

@@ -31,6 +31,10 @@ pub enum Invalid {
     Nul { field: &'static str },
     #[error("`{field}` has more than {limit} bytes")]
     TooLong { field: &'static str, limit: usize },
+    #[error("`{field}` is less than {least}")]
+    TooLittle { field: &'static str, least: u32 },
+    #[error("`program.javascript` has no `stdin`: its code comes that way")]
+    StdinOfSnippet,
     #[error("`{field}` has more than {limit} entries")]
     TooMany { field: &'static str, limit: usize },
     #[error("a path in `{field}` is not allowed: {why}")]

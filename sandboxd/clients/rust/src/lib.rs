@@ -20,12 +20,12 @@ mod verify;
 use std::time::Duration;
 
 pub use freeboard_wire::runs::{
-    ApiSurface, Ending, Executed, File, GrantSurface, Output, Priority, Program, Record, Run, RunResult,
-    State, Step, Stream, Variable, WatchResponse,
+    ApiSurface, Ending, Executed, File, GrantSurface, Limits, Output, Priority, Program, Record, Requests,
+    Run, RunResult, State, Stdin, Step, Stream, Taken, Variable, WatchResponse, WriteResponse,
 };
 use freeboard_wire::runs::{
-    CancelRequest, GetRequest, GrantsRequest, GrantsResponse, ListRequest, ListResponse, StartRequest,
-    WatchRequest,
+    CancelRequest, GetRequest, GrantsRequest, GrantsResponse, ListRequest, ListResponse, MAX_STDIN_BYTES,
+    StartRequest, WatchRequest, WriteRequest,
 };
 use serde::Serialize;
 
@@ -76,6 +76,8 @@ impl Start {
             grants: Vec::new(),
             minimum_isolation: String::new(),
             timeout_ms: 0,
+            limits: Limits::default(),
+            stdin: None,
             queue_ms: 0,
             priority: Priority::Normal,
             trace_id: String::new(),
@@ -159,6 +161,29 @@ impl Client {
     pub async fn list(&self, state: Option<State>) -> Result<Vec<Run>, Error> {
         let listed: ListResponse = self.daemon.call("List", &text(&ListRequest { state })?, &[]).await?;
         Ok(listed.runs)
+    }
+
+    /// Gives a run that was started with open standard input more of it, from `offset` on, which is what was given before; waits for
+    /// room. A lost answer may be asked for again: nothing is taken twice. Gives the next `offset`, which is less than all of
+    /// `data` only where the run has ended.
+    pub async fn write(&self, run: &str, mut offset: u64, mut data: &[u8], end: bool) -> Result<u64, Error> {
+        loop {
+            let (piece, rest) = data.split_at(data.len().min(MAX_STDIN_BYTES));
+            let asked = WriteRequest {
+                run: run.to_owned(),
+                offset,
+                data: piece.to_vec(),
+                end: end && rest.is_empty(),
+                wait_ms: milliseconds(LONGEST_WAIT),
+            };
+            let written: WriteResponse = self.daemon.call("Write", &text(&asked)?, &[]).await?;
+            let taken = usize::try_from(written.taken.saturating_sub(offset)).unwrap_or(usize::MAX);
+            data = data.get(taken..).unwrap_or_default();
+            offset = written.taken;
+            if data.is_empty() || written.ended || written.state == State::Ended {
+                return Ok(offset);
+            }
+        }
     }
 
     /// Output after a place; waits for some, or for the end.

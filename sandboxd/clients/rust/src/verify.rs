@@ -27,7 +27,7 @@ pub fn check(run: Run, sent: &[u8], floor: &str) -> Result<Run, Error> {
                 Some("the record is of another run".to_owned())
             } else if record.request_sha256 != sha256_hex(sent) {
                 Some("the record is of another request".to_owned())
-            } else if record.result_sha256 != result_digest(ending, result) {
+            } else if record.result_sha256 != result_digest(record.version, ending, result) {
                 Some("the result is not the one of the record".to_owned())
             } else if record.record_sha256 != record_digest(record) {
                 Some("the record does not match its own digest".to_owned())

@@ -17,7 +17,8 @@ fn run(argv: &[&str], output: OutputMode, time: Duration) -> (StepReport, Vec<u8
     });
     let environment = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
     let start = Start { argv: &argv, stdin: None, environment: &environment, user: None };
-    let report = run_step(start, Instant::now() + time, output, &mut ours, &mut Kept::default()).unwrap();
+    let report =
+        run_step(start, None, Instant::now() + time, output, &mut ours, &mut Kept::default()).unwrap();
     drop(ours);
     let (stdout, stderr) = reader.join().unwrap();
     (report, stdout, stderr)

@@ -1,8 +1,9 @@
-//! freeboard.v1: Start, Get, List, Watch and Cancel of runs that outlive their exchange; Grants, what such runs may reach.
+//! freeboard.v1: Start, Write, Get, List, Watch and Cancel of runs that outlive their exchange; Grants, what such runs may reach.
 
 mod grants;
 mod start;
 mod view;
+mod write;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,7 @@ pub use view::tell;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Procedure {
     Start,
+    Write,
     Get,
     List,
     Watch,
@@ -39,6 +41,7 @@ impl Procedure {
     pub(super) fn of(path: &str) -> Option<Self> {
         match procedure(path)? {
             "Start" => Some(Self::Start),
+            "Write" => Some(Self::Write),
             "Get" => Some(Self::Get),
             "List" => Some(Self::List),
             "Watch" => Some(Self::Watch),
@@ -68,6 +71,7 @@ pub(super) async fn answer(
 ) -> Response<Full<Bytes>> {
     let answered = match procedure {
         Procedure::Start => start::start(context, headers, body).await.and_then(|run| json(&run)),
+        Procedure::Write => write::write(context, body).await.and_then(|written| json(&written)),
         Procedure::Get => get(context, body).await,
         Procedure::List => list(context, body),
         Procedure::Watch => watch(context, body).await,

@@ -1,10 +1,11 @@
 //! Start: from a message to an order; the same request under the same key is one run.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use freeboard_policy::Tier;
 use freeboard_wire::digest::sha256_hex;
-use freeboard_wire::runs::{Program, Run, StartRequest, idempotency_key};
+use freeboard_wire::runs::{Limits, Program, Run, StartRequest, idempotency_key};
 use freeboard_wire::{Code, ConnectError, NotDispatchedReason, check};
 use http::HeaderMap;
 
@@ -12,7 +13,8 @@ use super::{decode, invalid, whole};
 use crate::admission::Wait;
 use crate::api::refuse;
 use crate::api::route::Context;
-use crate::job::{JobFile, Payload};
+use crate::input::Input;
+use crate::job::{JobFile, Less, Payload};
 use crate::launch::{Order, Refusal, RunError, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, MAX_EXCHANGE_WAIT, MAX_QUEUE_TIME, OUTPUT_BYTES};
 use crate::runs::{Asked, StartError};
@@ -29,10 +31,11 @@ pub(super) async fn start(
     let request: StartRequest = decode(body)?;
     freeboard_wire::runs::start(&request).map_err(|error| refuse::invalid(&error))?;
     let wait = wait(headers);
+    limits(request.limits)?;
     let order = order(context, request)?;
     let run = order.run.clone();
     let asked = Asked { order, key, request_sha256: sha256_hex(body) };
-    let started = context.app.runs.start(std::sync::Arc::clone(context.app) as _, asked).await;
+    let started = context.app.runs.start(Arc::clone(context.app) as _, asked).await;
     let entry = started.map_err(|error| refused(&run, error))?;
     if !wait.is_zero() {
         // What is there when the time is over is told.
@@ -75,6 +78,26 @@ fn key(headers: &HeaderMap) -> Result<Option<String>, ConnectError> {
     Ok(Some(key.to_owned()))
 }
 
+/// What no provider has a say in. The other limits are compared where the provider is chosen.
+fn limits(limits: Limits) -> Result<(), ConnectError> {
+    if limits.output_bytes > OUTPUT_BYTES as u64 {
+        let text = format!(
+            "`limits.outputBytes` asks for {}; a run may have {OUTPUT_BYTES} here",
+            limits.output_bytes
+        );
+        return Err(ConnectError::refused(Code::OutOfRange, NotDispatchedReason::Unsupported, text));
+    }
+    Ok(())
+}
+
+fn less(limits: Limits) -> Less {
+    Less {
+        time: (limits.time_ms > 0).then(|| Duration::from_millis(limits.time_ms)),
+        memory_mib: Some(limits.memory_mib).filter(|mib| *mib > 0),
+        pids: Some(limits.pids).filter(|pids| *pids > 0),
+    }
+}
+
 /// A request that was checked, as an order.
 fn order(context: &Context<'_>, request: StartRequest) -> Result<Order, ConnectError> {
     let run = new_run_id().map_err(|refusal| refuse::run_error("", &refusal.into()))?;
@@ -101,9 +124,14 @@ fn order(context: &Context<'_>, request: StartRequest) -> Result<Order, ConnectE
         files,
         artifacts: request.artifacts,
         environment: request.environment.into_iter().map(|one| (one.name, one.value)).collect(),
-        output_limit: OUTPUT_BYTES,
+        output_limit: match request.limits.output_bytes {
+            0 => OUTPUT_BYTES,
+            asked => usize::try_from(asked).unwrap_or(OUTPUT_BYTES).min(OUTPUT_BYTES),
+        },
+        less: less(request.limits),
+        input: request.stdin.map(|stdin| Arc::new(Input::of(stdin))),
         artifact_limit: ARTIFACT_BYTES,
-        released: std::sync::Arc::default(),
+        released: Arc::default(),
         wait,
         witness: None,
     })

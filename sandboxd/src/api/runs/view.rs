@@ -76,13 +76,14 @@ fn told(entry: &Entry, ran: Ran) -> (Ending, RunResult, Record) {
             shed: trace.shed,
         }),
         refused,
+        stdin: entry.input.as_ref().map(|input| input.taken()),
         duration_ms: millis(ran.duration),
     };
     let mut record = Record {
         version: RECORD_VERSION,
         run: entry.facts.run.clone(),
         request_sha256: entry.facts.request_sha256.clone(),
-        result_sha256: result_digest(ending, &result),
+        result_sha256: result_digest(RECORD_VERSION, ending, &result),
         provider: ran.evidence.provider,
         isolation: ran.evidence.tier.word().to_owned(),
         environment: ran.environment,

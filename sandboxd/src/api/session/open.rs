@@ -73,6 +73,8 @@ fn order(
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: OUTPUT_BYTES,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: ARTIFACT_BYTES,
         released: std::sync::Arc::default(),
         wait: None,

@@ -222,6 +222,8 @@ fn order(
         artifacts,
         environment: Vec::new(),
         output_limit: OUTPUT_BYTES,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: ARTIFACT_BYTES,
         released: Arc::default(),
         wait: None,

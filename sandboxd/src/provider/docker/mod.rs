@@ -40,6 +40,7 @@ use crate::isolate::kernel::Kernel;
 use crate::isolate::namespaces::{GUEST_ID, Identity};
 use crate::isolate::view::View;
 use crate::isolate::{Boundary, GatePorts, Limits};
+use crate::job::Less;
 
 /// The provider's name in configuration, evidence and answers.
 pub const NAME: &str = "docker";
@@ -107,19 +108,19 @@ impl DockerProvider {
             run: plan.job.run.clone(),
             identity: Identity { guest_uid: guest, guest_gid: guest, host_uid: id, host_gid: id },
             view: View { entries: Vec::new() },
-            limits: self.limits(),
+            limits: self.limits(plan.job.less),
             gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
             ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
             kernel,
         }
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self, less: Less) -> Limits {
         let (more_bytes, more_threads, per_process) = match self.config.runtime {
             Runtime::Runc => (0, 1, 1),
             Runtime::Runsc => (limits::KERNEL_BYTES, limits::KERNEL_THREADS, 2),
         };
-        let of_run = self.config.allowance.limits();
+        let of_run = self.config.allowance.lowered(less).limits();
         Limits {
             memory_bytes: of_run.memory_bytes + more_bytes,
             // The first process is one of them.

@@ -36,6 +36,7 @@ use crate::isolate::kernel::{Gvisor, Kernel};
 use crate::isolate::namespaces::Identity;
 use crate::isolate::view::View;
 use crate::isolate::{Boundary, GatePorts, Limits};
+use crate::job::Less;
 
 /// The provider's name in configuration, evidence and answers.
 pub const NAME: &str = "gvisor";
@@ -115,7 +116,7 @@ impl GvisorProvider {
             run: plan.job.run.clone(),
             identity,
             view: self.view.clone(),
-            limits: self.limits(),
+            limits: self.limits(plan.job.less),
             gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
             ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
             kernel: Some(Kernel::Gvisor(self.kernel(nobody).await?)),
@@ -135,8 +136,8 @@ impl GvisorProvider {
     }
 
     /// Of the group around the whole runtime.
-    fn limits(&self) -> Limits {
-        let of_run = self.config.allowance.limits();
+    fn limits(&self, less: Less) -> Limits {
+        let of_run = self.config.allowance.lowered(less).limits();
         Limits {
             memory_bytes: of_run.memory_bytes + limits::KERNEL_BYTES,
             // Each process of the run is a thread of gVisor's kernel and a process that it traces.

@@ -39,7 +39,7 @@ use super::native::can_run;
 use super::native::link::LazyLink;
 use super::native::sandbox::{Interpreters, Measurement, NativeSandbox};
 use super::program::{Program, find_guest};
-use super::{CreateError, Description, Plan, Provider, Sandbox};
+use super::{Allowance, CreateError, Description, Plan, Provider, Sandbox};
 use crate::child::launcher::Launcher;
 use crate::isolate::kernel::{Accelerator, Kernel, Known, Microvm};
 use crate::isolate::namespaces::{GUEST_ID, Identity};
@@ -170,7 +170,12 @@ impl MicrovmProvider {
         Ok(Self { config, image: Arc::new(image), proof, view, tools, node, python, link, next_identity })
     }
 
-    async fn machine(&self, accelerator: Accelerator, gate: bool) -> Result<Microvm, CreateError> {
+    async fn machine(
+        &self,
+        accelerator: Accelerator,
+        gate: bool,
+        allowance: Allowance,
+    ) -> Result<Microvm, CreateError> {
         let image = Arc::clone(&self.image);
         let digests = tokio::task::spawn_blocking(move || image.digests());
         let digests =
@@ -178,7 +183,7 @@ impl MicrovmProvider {
                 what: format!("cannot read what machines are made of: {source}"),
                 help: "restart sandboxd after an update of QEMU or of the kernel".into(),
             })?;
-        let Limits { memory_bytes, pids, disk_bytes, inodes, .. } = self.config.allowance.limits();
+        let Limits { memory_bytes, pids, disk_bytes, inodes, .. } = allowance.limits();
         let settings = Settings { memory_bytes, pids, disk_bytes, inodes, gate: gate.then(child::families) };
         let setup_limit_seconds = match &accelerator {
             Accelerator::Kvm { .. } => (!self.proof.is_proved()).then_some(limits::PROOF_SECONDS),
@@ -194,7 +199,7 @@ impl MicrovmProvider {
             initramfs_sha256: digests.initramfs,
             tools: self.tools.clone(),
             accelerator,
-            memory_mib: self.memory_mib(),
+            memory_mib: machine_mib(allowance),
             processors: self.processors(),
             words: settings.words(),
             setup_limit_seconds,
@@ -203,8 +208,9 @@ impl MicrovmProvider {
 
     async fn boundary(&self, plan: &Plan, accelerator: Accelerator) -> Result<Boundary, CreateError> {
         let prepared = plan.prepared.as_ref();
-        let limits = self.limits(&accelerator);
-        let machine = self.machine(accelerator, prepared.is_some()).await?;
+        let allowance = self.config.allowance.lowered(plan.job.less);
+        let limits = self.limits(&accelerator, allowance);
+        let machine = self.machine(accelerator, prepared.is_some(), allowance).await?;
         Ok(Boundary {
             run: plan.job.run.clone(),
             identity: self.identity(),
@@ -229,24 +235,20 @@ impl MicrovmProvider {
         Identity { guest_uid: GUEST_ID, guest_gid: GUEST_ID, host_uid, host_gid }
     }
 
-    fn memory_mib(&self) -> u64 {
-        (u64::from(self.config.allowance.memory_mib) + limits::KERNEL_MIB).max(limits::LEAST_MIB)
-    }
-
     fn processors(&self) -> u64 {
         self.config.allowance.cpu_milli().div_ceil(1000).clamp(1, limits::MOST_PROCESSORS)
     }
 
     /// Of the group around QEMU.
-    fn limits(&self, accelerator: &Accelerator) -> Limits {
+    fn limits(&self, accelerator: &Accelerator, allowance: Allowance) -> Limits {
         let translated = match accelerator {
             Accelerator::Kvm { .. } => 0,
             Accelerator::Translated { .. } => limits::TRANSLATED_MIB << 20,
         };
         Limits {
-            memory_bytes: (self.memory_mib() << 20) + limits::QEMU_BYTES + translated,
+            memory_bytes: (machine_mib(allowance) << 20) + limits::QEMU_BYTES + translated,
             pids: limits::QEMU_THREADS + self.processors(),
-            ..self.config.allowance.limits()
+            ..allowance.limits()
         }
     }
 
@@ -291,6 +293,11 @@ impl MicrovmProvider {
         }
         self.attempt(plan, accelerator).await
     }
+}
+
+/// Memory of the machine around a run.
+fn machine_mib(allowance: Allowance) -> u64 {
+    (u64::from(allowance.memory_mib) + limits::KERNEL_MIB).max(limits::LEAST_MIB)
 }
 
 /// What QEMU itself is made of.

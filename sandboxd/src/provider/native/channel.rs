@@ -47,16 +47,16 @@ impl Channel {
         Ok(self.stream.as_fd().try_clone_to_owned()?.into())
     }
 
+    /// The way in alone, for what is sent while this one is heard.
+    pub(super) fn way_in(&self) -> io::Result<Sender> {
+        let socket = self.second_handle()?;
+        socket.set_nonblocking(true)?;
+        Ok(Sender(UnixStream::from_std(socket)?))
+    }
+
     /// Not cancel-safe: a half-sent frame makes the channel useless, and its owner gives the run up then.
     pub(super) async fn send(&mut self, kind: Kind, body: &[u8]) -> io::Result<()> {
-        let header = header(kind, body.len())?;
-        if body.len() <= 4096 {
-            let mut frame = header.to_vec();
-            frame.extend_from_slice(body);
-            return self.stream.write_all(&frame).await;
-        }
-        self.stream.write_all(&header).await?;
-        self.stream.write_all(body).await
+        send(&mut self.stream, kind, body).await
     }
 
     /// The next frame. The end of the stream is an error.
@@ -111,4 +111,26 @@ impl Channel {
         self.buffer.truncate(old + read);
         if read == 0 { Err(io::Error::from(io::ErrorKind::UnexpectedEof)) } else { Ok(()) }
     }
+}
+
+/// Sends frames beside the channel, which sends none meanwhile.
+#[derive(Debug)]
+pub(super) struct Sender(UnixStream);
+
+impl Sender {
+    /// As [`Channel::send`].
+    pub(super) async fn send(&mut self, kind: Kind, body: &[u8]) -> io::Result<()> {
+        send(&mut self.0, kind, body).await
+    }
+}
+
+async fn send(stream: &mut UnixStream, kind: Kind, body: &[u8]) -> io::Result<()> {
+    let header = header(kind, body.len())?;
+    if body.len() <= 4096 {
+        let mut frame = header.to_vec();
+        frame.extend_from_slice(body);
+        return stream.write_all(&frame).await;
+    }
+    stream.write_all(&header).await?;
+    stream.write_all(body).await
 }

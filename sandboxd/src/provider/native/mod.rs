@@ -84,7 +84,7 @@ impl NativeProvider {
             run: plan.job.run.clone(),
             identity: self.identity(),
             view: self.view.clone(),
-            limits: self.config.allowance.limits(),
+            limits: self.config.allowance.lowered(plan.job.less).limits(),
             gate: prepared.map(|prepared| GatePorts { ports: prepared.ports.clone() }),
             ca_pem: prepared.map(|prepared| prepared.ca_pem.clone()).unwrap_or_default(),
             kernel: None,

@@ -17,12 +17,13 @@ use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::channel::Channel;
+use super::channel::{Channel, Sender};
 use super::link::{Child, Link, LinkError};
 use super::outcome::Collector;
 use super::session::NativeSession;
 use crate::child::sys::watch_readable;
 use crate::evidence::Expected;
+use crate::input::Input;
 use crate::isolate::cgroup::{Group, Usage};
 use crate::isolate::{Boundary, environment};
 use crate::job::{Ending, Job, Language, Outcome, OutputSink, Payload};
@@ -324,6 +325,7 @@ impl NativeSandbox {
             timeout_ms: u64::try_from(job.timeout.as_millis()).unwrap_or(u64::MAX),
             output,
             artifact_limit: job.artifact_limit as u64,
+            input: job.input.is_some(),
         }
     }
 
@@ -370,9 +372,15 @@ impl NativeSandbox {
         let output = output_mode(&job, sink.as_ref());
         let mut collector = Collector::new(commands(&job.payload), job.output_limit, sink);
         let end = Instant::now() + job.timeout + DEADLINE_GRACE;
+        let input = job.input.clone();
         let conversation = async {
             self.send_job(job, output).await?;
-            self.hear(&mut collector).await
+            let Some(input) = input else { return self.hear(&mut collector).await };
+            let way_in = self.channel.way_in()?;
+            tokio::select! {
+                report = self.hear(&mut collector) => report,
+                error = pass_on(&input, way_in) => Err(error),
+            }
         };
         let mut answer = tokio::time::timeout_at(end.into(), conversation).await;
         if let Ok(Err(error)) = answer {
@@ -443,6 +451,21 @@ impl Sandbox for NativeSandbox {
             let session = NativeSession::begin(*self).await?;
             Ok(Box::new(session) as Box<dyn Session>)
         })
+    }
+}
+
+/// Sends standard input as it comes, for as long as the run goes on; ends only with an error.
+async fn pass_on(input: &Input, mut way_in: Sender) -> io::Error {
+    let sent = async {
+        while let Some(piece) = input.next().await {
+            way_in.send(Kind::Stdin, &piece).await?;
+        }
+        way_in.send(Kind::StdinEnd, &[]).await
+    };
+    match sent.await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => error,
+        // All is there, or the run ends just now: the report says how.
+        _ => std::future::pending().await,
     }
 }
 

@@ -59,6 +59,8 @@ fn job(script: &str, limit: Duration) -> Job {
         artifacts: Vec::new(),
         environment: Vec::new(),
         output_limit: 4096,
+        less: crate::job::Less::default(),
+        input: None,
         artifact_limit: 0,
     }
 }

@@ -114,6 +114,7 @@ impl Provider for WasmProvider {
             supports_project: false,
             supports_grants: true,
             supports_sessions: false,
+            lowers_memory: false,
             languages: vec!["javascript".to_owned()],
             default_timeout: limits::DEFAULT_TIMEOUT,
             max_timeout: limits::MAX_TIMEOUT,

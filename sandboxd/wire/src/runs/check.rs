@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::message::{Program, StartRequest};
+use super::message::{Limits, Program, StartRequest, WriteRequest};
 use crate::check::{self, Invalid};
 use crate::limits::{
     MAX_ARTIFACTS, MAX_FILE_BYTES, MAX_FILES, MAX_GRANT_NAME_BYTES, MAX_GRANTS, MAX_STEP_BYTES,
@@ -10,6 +10,12 @@ use crate::limits::{
 
 /// Bytes of a key that names a Start for its caller.
 pub const MAX_IDEMPOTENCY_KEY_BYTES: usize = 128;
+/// Bytes of standard input in one message, and those that a daemon holds for a program which does not read them.
+pub const MAX_STDIN_BYTES: usize = 1 << 20;
+/// Least memory of a run in MiB: an interpreter starts in it.
+const MIN_MEMORY_MIB: u32 = 16;
+/// Least processes of a run: those that begin it, a shell and what it calls.
+const MIN_PIDS: u32 = 8;
 /// Words of a command.
 const MAX_WORDS: usize = 256;
 /// Variables of the environment.
@@ -26,7 +32,20 @@ pub fn start(request: &StartRequest) -> Result<(), Invalid> {
     program(&request.program)?;
     files(request)?;
     variables(request)?;
+    limits(&request.limits)?;
+    stdin(request)?;
     grants(&request.grants)
+}
+
+/// Checks a Write.
+///
+/// # Errors
+/// It brings more than one message may.
+pub fn write(request: &WriteRequest) -> Result<(), Invalid> {
+    if request.data.len() > MAX_STDIN_BYTES {
+        return Err(Invalid::TooLong { field: "data", limit: MAX_STDIN_BYTES });
+    }
+    Ok(())
 }
 
 /// A key: visible ASCII, since it travels in a header.
@@ -107,6 +126,29 @@ fn variables(request: &StartRequest) -> Result<(), Invalid> {
     Ok(())
 }
 
+fn limits(limits: &Limits) -> Result<(), Invalid> {
+    for (field, asked, least) in
+        [("limits.memoryMib", limits.memory_mib, MIN_MEMORY_MIB), ("limits.pids", limits.pids, MIN_PIDS)]
+    {
+        if asked != 0 && asked < least {
+            return Err(Invalid::TooLittle { field, least });
+        }
+    }
+    Ok(())
+}
+
+/// A snippet comes by standard input itself.
+fn stdin(request: &StartRequest) -> Result<(), Invalid> {
+    let Some(stdin) = &request.stdin else { return Ok(()) };
+    if matches!(request.program, Program::Javascript(_)) {
+        return Err(Invalid::StdinOfSnippet);
+    }
+    if stdin.data.len() > MAX_STDIN_BYTES {
+        return Err(Invalid::TooLong { field: "stdin.data", limit: MAX_STDIN_BYTES });
+    }
+    Ok(())
+}
+
 fn grants(names: &[String]) -> Result<(), Invalid> {
     const FIELD: &str = "grants";
     if names.len() > MAX_GRANTS {
@@ -139,6 +181,7 @@ mod tests {
             r#"{"program":{"command":["python3","-c","print(1)",""]},"minimumIsolation":"kernel"}"#,
             r#"{"program":{"steps":["true"]},"files":[{"path":"a/b","content":"AP8="}],"artifacts":["o"]}"#,
             r#"{"program":{"python":"1"},"environment":[{"name":"_A1","value":""}],"grants":["a","b"]}"#,
+            r#"{"program":{"shell":"cat"},"stdin":{"data":"AP8=","open":true},"limits":{"pids":8,"outputBytes":1}}"#,
         ] {
             assert_eq!(start(&parsed(json)), Ok(()), "{json}");
         }
@@ -160,6 +203,9 @@ mod tests {
                 "environment",
             ),
             (r#"{"program":{"shell":"x"},"grants":["a","a"]}"#, "grants"),
+            (r#"{"program":{"shell":"x"},"limits":{"memoryMib":15}}"#, "limits.memoryMib"),
+            (r#"{"program":{"shell":"x"},"limits":{"pids":1}}"#, "limits.pids"),
+            (r#"{"program":{"javascript":"x"},"stdin":{}}"#, "stdin"),
         ] {
             let invalid = start(&parsed(json)).expect_err(json).to_string();
             assert!(invalid.contains(wrong), "{invalid}: {json}");
@@ -175,6 +221,8 @@ mod tests {
             r#"{"program":{"javascript":"1"},"program":{"javascript":"2"}}"#,
             r#"{"program":{"javascript":"1"},"files":[{"path":"a","content":"="}]}"#,
             r#"{"program":{"javascript":"1"},"priority":"urgent"}"#,
+            r#"{"program":{"javascript":"1"},"limits":{"memory":1}}"#,
+            r#"{"program":{"shell":"1"},"stdin":{"data":"="}}"#,
             "{}",
         ] {
             assert!(serde_json::from_str::<StartRequest>(json).is_err(), "{json}");

@@ -3,9 +3,10 @@
 use super::message::{Ending, Record, RunResult};
 use crate::digest::Fields;
 
-/// Digest of a result and how it ended. Durations are not covered.
-pub fn result_digest(ending: Ending, result: &RunResult) -> String {
-    let mut fields = Fields::new("freeboard.run-result.v1");
+/// Digest of a result and how it ended, as records of this version have it. Durations are not covered; nor were, in version 1,
+/// requests and standard input.
+pub fn result_digest(version: u32, ending: Ending, result: &RunResult) -> String {
+    let mut fields = Fields::new(&format!("freeboard.run-result.v{version}"));
     fields.text("ending", ending.word());
     fields.text("detail", &result.detail);
     fields.count("steps", result.steps.len());
@@ -30,7 +31,38 @@ pub fn result_digest(ending: Ending, result: &RunResult) -> String {
         fields.text("fact_value", &fact.value);
         fields.flag("fact_met", fact.met);
     }
+    if version > 1 {
+        requests(&mut fields, result);
+        stdin(&mut fields, result);
+    }
     fields.finish()
+}
+
+/// What is absent is not the same as what is zero.
+fn requests(fields: &mut Fields, result: &RunResult) {
+    fields.flag("requests", result.requests.is_some());
+    if let Some(requests) = result.requests {
+        fields.number("requests_allowed", requests.allowed);
+        fields.number("requests_denied", requests.denied);
+        fields.number("requests_failed", requests.failed);
+        fields.number("requests_shed", requests.shed);
+    }
+    fields.count("refused", result.refused.len());
+    for refused in &result.refused {
+        fields.text("refused_verdict", &refused.verdict);
+        fields.text("refused_method", &refused.method);
+        fields.text("refused_host", &refused.host);
+        fields.text("refused_path", &refused.path);
+        fields.text("refused_reason", &refused.reason);
+    }
+}
+
+fn stdin(fields: &mut Fields, result: &RunResult) {
+    fields.flag("stdin", result.stdin.is_some());
+    if let Some(taken) = &result.stdin {
+        fields.number("stdin_bytes", taken.bytes);
+        fields.text("stdin_sha256", &taken.sha256);
+    }
 }
 
 /// Digest of a record: all its fields but the last.

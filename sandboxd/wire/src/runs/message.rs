@@ -49,6 +49,42 @@ pub enum Priority {
     High,
 }
 
+/// Limits of one run below those of the daemon; 0 = the daemon's. One above the daemon's is refused, never clamped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limits {
+    /// Time of the program in milliseconds.
+    #[serde(default)]
+    pub time_ms: u64,
+    #[serde(default)]
+    pub memory_mib: u32,
+    /// Processes and threads.
+    #[serde(default)]
+    pub pids: u32,
+    /// Bytes of output that are kept of each stream of a step, and of each stream for Watch.
+    #[serde(default)]
+    pub output_bytes: u64,
+}
+
+impl Limits {
+    /// Nothing is asked for.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Standard input of a run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Stdin {
+    /// What there is from the start, in base64.
+    #[serde(default, with = "base64_text")]
+    pub data: Vec<u8>,
+    /// More follows, with Write, until one says that it is the end.
+    #[serde(default)]
+    pub open: bool,
+}
+
 /// Asks for one run. With the header `Idempotency-Key` the same Start sent again is answered with the same run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -70,6 +106,12 @@ pub struct StartRequest {
     /// Longest time of the program in milliseconds; 0 = the provider's default, more than allowed is clamped.
     #[serde(default)]
     pub timeout_ms: u64,
+    /// What the run must not have more of.
+    #[serde(default, skip_serializing_if = "Limits::is_none")]
+    pub limits: Limits,
+    /// Standard input of the program; absent = it is empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Stdin>,
     /// How long the run may wait for a place in milliseconds; 0 = it is refused when there is none.
     #[serde(default)]
     pub queue_ms: u64,
@@ -110,6 +152,35 @@ pub struct WatchRequest {
     /// How long to wait for output or the end in milliseconds.
     #[serde(default)]
     pub wait_ms: u64,
+}
+
+/// Gives a run more standard input. Sent again it changes nothing: bytes before what is there already are not taken twice.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WriteRequest {
+    pub run: String,
+    /// Where in the input `data` begins: bytes given before, those of the Start included.
+    #[serde(default)]
+    pub offset: u64,
+    #[serde(default, with = "base64_text")]
+    pub data: Vec<u8>,
+    /// Nothing follows; counts only when all of `data` was taken.
+    #[serde(default)]
+    pub end: bool,
+    /// How long to wait for room in milliseconds, when the program does not read.
+    #[serde(default)]
+    pub wait_ms: u64,
+}
+
+/// Answer to a Write.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WriteResponse {
+    pub state: State,
+    /// Bytes of input that were taken so far: the `offset` of the next Write.
+    pub taken: u64,
+    /// The end was said.
+    pub ended: bool,
 }
 
 /// Ends a run. What it left is killed; nothing of it runs on when the answer comes.
@@ -228,7 +299,18 @@ pub struct RunResult {
     /// Requests of the run that were not allowed, the first of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedRequest>,
+    /// What was taken of standard input. Absent when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Taken>,
     pub duration_ms: u64,
+}
+
+/// Standard input as it was taken from the caller; the program may have read less of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    pub bytes: u64,
+    pub sha256: String,
 }
 
 /// A request of the run that the broker did not let through, or that failed.
