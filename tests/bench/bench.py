@@ -241,6 +241,16 @@ coredump_dir /
         return spawn(["squid", "-N", "-f", at / "bump.conf"], 0)
 
 
+class Hudsucker(Tool):
+    name, ca = "hudsucker", "mitm.pem"
+    connect, via = "127.0.0.1:8190", True
+
+    def start(self, lab):
+        at = lab.folder
+        return spawn([lab.binaries / "hudsucker/release/bench-hudsucker", "127.0.0.1:8190", at / "mitm.pem", at / "mitm.key",
+                      at / "upca.pem", TOKEN], 0)
+
+
 class Mitmproxy(Tool):
     name, ca = "mitmproxy", "mitm.pem"
     connect, via = "127.0.0.1:8180", True
@@ -514,11 +524,11 @@ def main():
     arguments.add_argument("--folder", type=pathlib.Path, required=True)
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--seconds", type=float, default=2.0)
-    arguments.add_argument("--tools", default="direct,freeboard,freeboard-transparent,nginx,squid,mitmproxy")
+    arguments.add_argument("--tools", default="direct,freeboard,freeboard-transparent,nginx,squid,hudsucker,mitmproxy")
     arguments.add_argument("--json", type=pathlib.Path)
     options = arguments.parse_args()
     known = {"direct": Direct, "freeboard": Freeboard, "freeboard-transparent": FreeboardTransparent, "freeboard-wide": FreeboardWide,
-             "nginx": Nginx, "squid": Squid, "mitmproxy": Mitmproxy}
+             "nginx": Nginx, "squid": Squid, "hudsucker": Hudsucker, "mitmproxy": Mitmproxy}
     tools = [known[name]() for name in options.tools.split(",")]
     lab = Lab(options.folder, options.binaries)
     rounds = []
