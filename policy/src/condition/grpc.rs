@@ -64,7 +64,9 @@ pub(crate) fn paths<'t>(tests: impl Iterator<Item = &'t GrpcTest>) -> Vec<String
         let is_named = |method: &str| {
             named.iter().any(|other| other.service == *service && other.method.as_deref() == Some(method))
         };
-        let other = (1_u32..).map(|number| format!("Other{number}")).find(|method| !is_named(method));
+        // Of one name more than there are, one is not named.
+        let mut others = (0..=named.len()).map(|number| format!("Other{number}"));
+        let other = others.find(|method| !is_named(method));
         for method in known.method.as_deref().into_iter().chain(other.as_deref()) {
             let path = format!("/{service}/{method}");
             if !paths.contains(&path) {
