@@ -526,6 +526,8 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--tools", default="direct,freeboard,freeboard-transparent,nginx,squid,hudsucker,mitmproxy")
     arguments.add_argument("--json", type=pathlib.Path)
+    arguments.add_argument("--check", type=pathlib.Path, help="end with 1 when CPU per request over nginx's is 10 % worse than in this file")
+    arguments.add_argument("--store", type=pathlib.Path, help="write the figures that --check compares")
     options = arguments.parse_args()
     known = {"direct": Direct, "freeboard": Freeboard, "freeboard-transparent": FreeboardTransparent, "freeboard-wide": FreeboardWide,
              "nginx": Nginx, "squid": Squid, "hudsucker": Hudsucker, "mitmproxy": Mitmproxy}
@@ -544,6 +546,12 @@ def main():
         options.json.write_text(json.dumps({"rounds": rounds, "answers": answers, "starts": start_figures}, indent=1))
     report(rounds, tools, start_figures)
     goals.report(rounds, answers)
+    if options.store:
+        options.store.write_text(json.dumps(goals.ratios(rounds), indent=1) + "\n")
+    if options.check:
+        worse = goals.regressions(rounds, json.loads(options.check.read_text()))
+        print("\n" + ("\n".join(worse) or f"not worse than {options.check}"))
+        sys.exit(1 if worse else 0)
 
 
 if __name__ == "__main__":

@@ -83,6 +83,33 @@ GOALS = [
 ]
 
 
+# What a change must not make worse: processor time over nginx's of the same round.
+KEPT = {
+    "keep-alive": ("keepalive", "cpu_us"), "new connection": ("fresh", "cpu_us"), "10 MiB": ("body", "cpu_us"),
+    "HTTP/2": ("h2", "cpu_us"),
+}
+# More than this over the stored figure is a regression: medians of rounds at rest differ by 2 to 5 %.
+WORSE = 1.10
+
+
+def ratios(rounds):
+    """The figures of `KEPT`, best of the rounds: what disturbs a round only makes it worse."""
+    of = lambda path: [value for one in rounds if (value := ratio(one, OURS, "nginx", path))]
+    return {name: round(min(found), 3) for name, path in KEPT.items() if (found := of(path))}
+
+
+def regressions(rounds, stored):
+    """What is worse than stored, or was not measured, as lines for people."""
+    now = ratios(rounds)
+    lines = []
+    for name, before in stored.items():
+        if name not in now:
+            lines.append(f"{name}: not measured")
+        elif now[name] > before * WORSE:
+            lines.append(f"{name}: {now[name]:.2f} times nginx, {before:.2f} stored, more than {(WORSE - 1) * 100:.0f} % worse")
+    return lines
+
+
 def difference(one, a, b, path):
     a, b = dig(one.get(a, {}), path), dig(one.get(b, {}), path)
     return a - b if a and b else None
