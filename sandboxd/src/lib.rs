@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod api;
+pub mod attest;
 pub mod callers;
 mod causes;
 pub mod child;

@@ -40,6 +40,15 @@ pub const ENDED_RUNS_BYTES: u64 = 256 << 20;
 /// Lines of the journal for each run that it is still needed for, before it is written anew.
 pub const JOURNAL_LINES_PER_RUN: usize = 12;
 
+/// Bytes of a key file of `attest`: one key in PEM has some hundred.
+pub const MAX_KEY_FILE_BYTES: u64 = 16 << 10;
+/// Bytes of a statement about one run that is signed: a record and the evidence have some thousand. A larger one is not signed.
+pub const MAX_STATEMENT_BYTES: usize = 256 << 10;
+/// How long a signature may take, on either side; then the answer goes out without one, and the log says so.
+pub const ATTEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections of the signing process at once; more wait.
+pub const MAX_ATTEST_CONNECTIONS: usize = 32;
+
 /// Sessions live for half an hour by default: long enough for one piece of an agent's work.
 pub const DEFAULT_SESSION_LIFETIME: Duration = Duration::from_mins(30);
 /// Sessions without a call for so long are suspended by default: their interpreters end, their place is free.

@@ -101,6 +101,8 @@ type Run struct {
 	Refusal       *Refused `json:"refusal"`
 	Result        *Result  `json:"result"`
 	Record        *Record  `json:"record"`
+	// Attestation is a DSSE envelope, for `sandboxd attest verify` or another verifier.
+	Attestation json.RawMessage `json:"attestation,omitempty"`
 }
 
 // Result is what came of a run that was released.

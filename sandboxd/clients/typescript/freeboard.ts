@@ -92,6 +92,8 @@ export interface Run {
   refusal?: { code: string; reason: string; message: string };
   result?: RunResult;
   record?: RunRecord;
+  /** A DSSE envelope, for `sandboxd attest verify` or another verifier. */
+  attestation?: { payloadType: string; payload: string; signatures: { keyid: string; sig: string }[] };
 }
 
 /** Nothing ran. `reason` is one of request, permission, protocol, unsupported, isolation, environment, capacity. */

@@ -1,5 +1,6 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod attest;
 mod callers;
 mod demo;
 mod describe;
@@ -41,6 +42,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Make, list, rotate and revoke callers' tokens
     Callers(callers::Arguments),
+    /// Sign the records of runs, and verify them
+    Attest(attest::Arguments),
     /// Let a model run programs: a server of the Model Context Protocol
     Mcp(mcp::Arguments),
 }
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Demo(arguments) => demo::main(arguments),
         Command::Callers(arguments) => callers::main(arguments),
+        Command::Attest(arguments) => attest::main(arguments),
         Command::Mcp(arguments) => mcp::main(&arguments),
     };
     match ended {

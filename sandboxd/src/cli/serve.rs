@@ -13,6 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Exit, Failure, put, say, start};
 use crate::api::{App, Doorkeeper, serve, tell};
+use crate::attest::Signer;
 use crate::callers::Callers;
 use crate::config::{Config, Flags, hardened};
 use crate::launch::Launcher;
@@ -127,10 +128,14 @@ fn doorkeeper(arguments: &Arguments, config: &Config) -> Result<Doorkeeper, Fail
 }
 
 fn runs(config: &Config) -> Result<Arc<Runs>, JournalError> {
-    match &config.state_folder.value {
-        Some(folder) => Runs::in_folder(folder, tell),
-        None => Ok(Runs::in_memory(tell)),
+    let runs = match &config.state_folder.value {
+        Some(folder) => Runs::in_folder(folder, tell)?,
+        None => Runs::in_memory(tell),
+    };
+    if let Some(socket) = &config.attest_socket.value {
+        runs.sign_with(Signer::new(socket.clone()));
     }
+    Ok(runs)
 }
 
 /// Starts every configured provider; one that does not start keeps the daemon from serving.

@@ -77,6 +77,7 @@ pub struct Config {
     pub broker: Setting<Option<PathBuf>>,
     pub callers: Setting<Option<PathBuf>>,
     pub state_folder: Setting<Option<PathBuf>>,
+    pub attest_socket: Setting<Option<PathBuf>>,
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
@@ -207,6 +208,10 @@ impl Config {
                     }
                     (path, _) => layers.file(path.clone().map(Some), None),
                 },
+            )?,
+            attest_socket: absolute(
+                "attest_socket",
+                layers.file(schema.attest_socket.clone().map(Some), None),
             )?,
             max_concurrent_per_caller: at_least_one(
                 "max_concurrent_per_caller",
@@ -461,6 +466,7 @@ impl fmt::Display for Config {
         line(f, "broker", &self.broker, path(&self.broker.value))?;
         line(f, "callers", &self.callers, path(&self.callers.value))?;
         line(f, "state_folder", &self.state_folder, path(&self.state_folder.value))?;
+        line(f, "attest_socket", &self.attest_socket, path(&self.attest_socket.value))?;
         let numbers = [
             ("max_concurrent", &self.max_concurrent),
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),

@@ -28,6 +28,9 @@ pub struct Schema {
     /// 700; made when it is not there. Default: systemd's `STATE_DIRECTORY`, else none, so that they are forgotten when the daemon
     /// ends.
     pub state_folder: Option<PathBuf>,
+    /// Socket of the process that signs the records of started runs (freeboard.v1), `sandboxd attest serve`, as an absolute path. Default:
+    /// none, so that they are not signed.
+    pub attest_socket: Option<PathBuf>,
     /// Runs at once; one more is refused with `capacity`. Default 8: each may use a whole CPU and its memory limit.
     pub max_concurrent: Option<u32>,
     /// Runs at once of one caller. Default: half of `max_concurrent`, so that one caller cannot lock out the others.

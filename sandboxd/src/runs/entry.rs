@@ -142,6 +142,7 @@ impl Entry {
             refusal: None,
             result: None,
             record: None,
+            attestation: None,
         }
     }
 

@@ -12,7 +12,7 @@ mod table;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use freeboard_wire::runs::{Ending, Executed, Run, State};
@@ -23,6 +23,7 @@ pub use entry::{Entry, Watched};
 pub use journal::JournalError;
 
 use crate::admission::Full;
+use crate::attest::Signer;
 use crate::job::OutputSink;
 use crate::launch::{Order, Ran, RunError, unix_ms};
 use crate::limits::ENDED_RUNS_KEPT;
@@ -62,12 +63,20 @@ pub struct Runs {
     journal: Option<Arc<Journal>>,
     store: Store,
     tell: Tell,
+    /// Has records signed, where that is wanted.
+    signer: OnceLock<Signer>,
 }
 
 impl Runs {
     /// Runs that are forgotten with this process.
     pub fn in_memory(tell: Tell) -> Arc<Self> {
-        Arc::new(Self { table: Mutex::default(), journal: None, store: Store::Memory, tell })
+        Arc::new(Self {
+            table: Mutex::default(),
+            journal: None,
+            store: Store::Memory,
+            tell,
+            signer: OnceLock::new(),
+        })
     }
 
     /// Runs that survive this process, in a folder of its own. What was under way when the last one ended is ended now:
@@ -98,9 +107,37 @@ impl Runs {
                 }
             }
         }
-        let runs = Arc::new(Self { table: Mutex::new(table), journal: Some(Arc::new(journal)), store, tell });
+        let runs = Arc::new(Self {
+            table: Mutex::new(table),
+            journal: Some(Arc::new(journal)),
+            store,
+            tell,
+            signer: OnceLock::new(),
+        });
         runs.settle_the_lost()?;
         Ok(runs)
+    }
+
+    /// Has the records of runs signed from now on. Said once, before the first run.
+    pub fn sign_with(&self, signer: Signer) {
+        // A second signer would be a mistake of ours, and the first one stays.
+        let _ = self.signer.set(signer);
+    }
+
+    /// The run with its record signed. Without a signature it is told all the same: it ran, and its caller has to know.
+    async fn signed(&self, mut view: Run) -> Run {
+        let Some(signer) = self.signer.get().filter(|_| view.record.is_some()) else { return view };
+        match signer.sign(&view).await {
+            Ok(envelope) => view.attestation = Some(envelope),
+            Err(error) => {
+                tracing::error!(
+                    run = view.run,
+                    error = crate::causes::chain(&error),
+                    "a run's record is not signed"
+                );
+            }
+        }
+        view
     }
 
     /// Ends what the last process left under way, and writes the journal anew without what is forgotten.
@@ -178,6 +215,7 @@ impl Runs {
                 Some(ended) => (runs.tell)(&mine, ended),
                 None => cancelled(&mine),
             };
+            let view = runs.signed(view).await;
             runs.finish(&mine, &view).await;
         });
         Ok(entry)

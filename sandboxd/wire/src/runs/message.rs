@@ -266,6 +266,28 @@ pub struct Run {
     pub result: Option<RunResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
+    /// The record signed by a key that the daemon does not hold; absent where there is no such key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attestation: Option<Envelope>,
+}
+
+/// A DSSE envelope around an in-toto statement. The bytes of the payload are what is signed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Envelope {
+    pub payload_type: String,
+    #[serde(with = "base64_text")]
+    pub payload: Vec<u8>,
+    pub signatures: Vec<EnvelopeSignature>,
+}
+
+/// One signature of an envelope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EnvelopeSignature {
+    /// A hint which key it is of.
+    pub keyid: String,
+    #[serde(with = "base64_text")]
+    pub sig: Vec<u8>,
 }
 
 /// Why nothing ran, in the words of plimsoll.v1: a Connect code, one of the seven reasons, a text.
