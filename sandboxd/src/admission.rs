@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use freeboard_wire::runs::Priority;
+use freeboard_wire::runs::{Priority, Standing};
 use tokio::sync::Notify;
 
 use crate::limits::{DECODE_SLOTS_PER_RUN, MAX_WAITING_PER_CALLER};
@@ -152,6 +152,32 @@ impl Admission {
     pub fn own(&self, caller: Option<&str>) -> Own {
         let own = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         caller.and_then(|caller| own.get(caller)).copied().unwrap_or_default()
+    }
+
+    /// What this caller may have and has, sessions left out.
+    pub fn standing(&self, caller: Option<&str>) -> Standing {
+        let own = self.own(caller);
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = state.waiting.values().filter(|one| one.caller.as_deref() == caller).count();
+        Standing {
+            max_concurrent: own.concurrent.unwrap_or(self.limits.concurrent_per_caller),
+            running: state.callers.get(&caller.map(str::to_owned)).map_or(0, |state| state.running),
+            waiting: u32::try_from(waiting).unwrap_or(u32::MAX),
+            rate_per_minute: own.rate_per_minute.unwrap_or(self.limits.rate_per_minute),
+            max_sessions: 0,
+        }
+    }
+
+    /// The same of all callers together.
+    pub fn overall(&self) -> Standing {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        Standing {
+            max_concurrent: self.limits.concurrent,
+            running: state.running,
+            waiting: u32::try_from(state.waiting.len()).unwrap_or(u32::MAX),
+            rate_per_minute: self.limits.rate_per_minute,
+            max_sessions: 0,
+        }
     }
 
     /// Charges one call of a session, whose sandbox has its place already, to the caller's rate.

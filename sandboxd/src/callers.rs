@@ -1,13 +1,18 @@
-//! Who may call: a file of callers with hashed tokens. Tokens are random, shown once, and never stored.
+//! Who may call: a file of callers with hashed tokens, or with the identity that another issuer's tokens state. Our tokens are
+//! random, shown once, and never stored.
 //!
 //! A token is 32 random bytes in hex, so a plain SHA-256 cannot be reversed; each presented token is compared with
 //! every entry in constant time.
+
+mod issuers;
+mod jwks;
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use freeboard_wire::digest::{hex, sha256_hex};
 use serde::{Deserialize, Serialize};
@@ -15,14 +20,21 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::admission::Own;
-use crate::limits::{MAX_CALLERS, MAX_CONFIG_BYTES, MAX_TOKEN_BYTES, MIN_IMPORTED_TOKEN_BYTES};
+use crate::limits::{MAX_CALLERS, MAX_CONFIG_BYTES, MAX_ISSUERS, MAX_TOKEN_BYTES, MIN_IMPORTED_TOKEN_BYTES};
 
-/// The scope that every procedure needs.
+pub use issuers::{Issuer, JwtError, Settings as IssuerSettings, Subject};
+pub use jwks::KeysError;
+
+/// The scope that every procedure needs which runs code or tells of one's own runs.
 pub const SCOPE_RUN: &str = "code:run";
 /// The scope that the procedures of sessions need besides.
 pub const SCOPE_SESSION: &str = "code:session";
-/// All scopes there are; what a new caller gets.
-pub const SCOPES: [&str; 2] = [SCOPE_RUN, SCOPE_SESSION];
+/// The scope for the runs and limits of all callers. It does not open what they ran.
+pub const SCOPE_ADMIN: &str = "code:admin";
+/// What a new caller gets.
+const USUAL_SCOPES: [&str; 2] = [SCOPE_RUN, SCOPE_SESSION];
+/// All there are.
+pub const SCOPES: [&str; 3] = [SCOPE_RUN, SCOPE_SESSION, SCOPE_ADMIN];
 
 /// Why a callers file cannot be used. The old callers stay in force where there are any.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +55,10 @@ pub enum CallersError {
     Caller { id: String, problem: &'static str },
     #[error("there is no caller `{id}`")]
     Unknown { id: String },
+    #[error("caller `{id}` has no token here; its issuer rotates it")]
+    NoToken { id: String },
+    #[error("issuer `{issuer}`: {problem}")]
+    Issuer { issuer: String, problem: &'static str },
     #[error("no random bytes from the operating system")]
     Random,
     #[error("a token is {MIN_IMPORTED_TOKEN_BYTES} to {MAX_TOKEN_BYTES} visible ASCII characters")]
@@ -56,9 +72,17 @@ pub struct Caller {
     /// The name that grants list under `callers` and that audit records carry.
     pub id: String,
     /// SHA-256 of the token, lower-case hex.
-    pub token_sha256: String,
-    /// `code:run` for everything, and `code:session` besides for sessions. Both when it is left out.
-    #[serde(default = "all_scopes")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_sha256: Option<String>,
+    /// Who it is at one of the file's issuers, instead of a token or besides.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub issuer: Option<String>,
+    /// The exact `sub` of its tokens there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// `code:run` for everything of its own, `code:session` besides for sessions, `code:admin` for the runs of all. The first two when
+    /// it is left out.
+    #[serde(default = "usual_scopes")]
     pub scopes: Vec<String>,
     /// Runs at once, instead of the daemon's limit for each caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,13 +115,23 @@ pub struct Grants {
     pub own: Own,
 }
 
-fn all_scopes() -> Vec<String> {
-    SCOPES.map(str::to_owned).to_vec()
+fn usual_scopes() -> Vec<String> {
+    USUAL_SCOPES.map(str::to_owned).to_vec()
+}
+
+/// What a caller may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Scopes {
+    pub run: bool,
+    pub sessions: bool,
+    pub admin: bool,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Schema {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    issuer: Vec<IssuerSettings>,
     #[serde(default)]
     caller: Vec<Caller>,
 }
@@ -106,6 +140,7 @@ struct Schema {
 #[derive(Debug, Clone, Default)]
 pub struct Callers {
     entries: Vec<Caller>,
+    issuers: Vec<Arc<Issuer>>,
 }
 
 /// A new token, zeroed when dropped. Prints as `[secret]`.
@@ -148,13 +183,7 @@ impl Token {
 /// What a presented token is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    Known {
-        id: String,
-        /// It has `code:session` too.
-        sessions: bool,
-    },
-    /// The caller exists but lacks `code:run`.
-    WithoutScope,
+    Known { id: String, scopes: Scopes },
     Unknown,
 }
 
@@ -185,10 +214,13 @@ impl Callers {
         file.take(MAX_CONFIG_BYTES).read_to_string(&mut text).map_err(failed)?;
         let schema: Schema = toml::from_str(&text)
             .map_err(|error| CallersError::Parse { path: path.to_owned(), message: error.to_string() })?;
-        Self::check(schema.caller)
+        Self::check(schema)
     }
 
-    fn check(entries: Vec<Caller>) -> Result<Self, CallersError> {
+    fn check(schema: Schema) -> Result<Self, CallersError> {
+        let issuers = issuers(schema.issuer)?;
+        let entries = schema.caller;
+        let mut subjects = HashSet::new();
         let mut ids = HashSet::new();
         let mut hashes = HashSet::new();
         for (index, caller) in entries.iter().enumerate() {
@@ -198,16 +230,24 @@ impl Callers {
                 Some("a name is 1 to 64 of letters, digits, `.`, `_`, `-`")
             } else if !ids.insert(&caller.id) {
                 Some("the name is there twice")
-            } else if !is_hash(&caller.token_sha256) {
+            } else if caller.token_sha256.is_none() && caller.subject.is_none() {
+                Some("it has neither `token_sha256` nor `subject`: nobody could be it")
+            } else if caller.token_sha256.as_ref().is_some_and(|hash| !is_hash(hash)) {
                 Some("`token_sha256` is not 64 lower-case hex digits")
-            } else if !hashes.insert(&caller.token_sha256) {
+            } else if caller.token_sha256.as_ref().is_some_and(|hash| !hashes.insert(hash)) {
                 Some("another caller has the same token")
+            } else if caller.issuer.is_some() != caller.subject.is_some() {
+                Some("`issuer` and `subject` go together")
+            } else if caller.issuer.as_ref().is_some_and(|name| !known_issuer(&issuers, name)) {
+                Some("its `issuer` is none of the file's")
+            } else if caller.subject.is_some() && !subjects.insert((&caller.issuer, &caller.subject)) {
+                Some("another caller has the same subject")
             } else if caller.previous.as_ref().is_some_and(|old| !is_hash(&old.token_sha256)) {
                 Some("`previous.token_sha256` is not 64 lower-case hex digits")
             } else if caller.previous.as_ref().is_some_and(|old| !hashes.insert(&old.token_sha256)) {
                 Some("its previous token is there twice")
             } else if caller.scopes.iter().any(|scope| !SCOPES.contains(&scope.as_str())) {
-                Some("a scope is `code:run` or `code:session`")
+                Some("a scope is `code:run`, `code:session` or `code:admin`")
             } else if caller.max_concurrent == Some(0) {
                 Some("`max_concurrent` is 0: remove `code:run` from its scopes instead")
             } else {
@@ -217,7 +257,35 @@ impl Callers {
                 return Err(CallersError::Caller { id: caller.id.clone(), problem });
             }
         }
-        Ok(Self { entries })
+        Ok(Self { entries, issuers })
+    }
+
+    /// Takes over the keys that the callers before knew of the same issuers, so that a change of the file asks nobody for them.
+    pub fn adopt(&mut self, before: &Self) {
+        for issuer in &mut self.issuers {
+            let same = before.issuers.iter().find(|other| other.settings() == issuer.settings());
+            if let Some(same) = same {
+                *issuer = Arc::clone(same);
+            }
+        }
+    }
+
+    /// The caller whom a token of an issuer speaks for; `None` for one who is none here.
+    ///
+    /// # Errors
+    /// The token does not hold, or the issuer's keys are not known.
+    pub async fn verify_jwt(&self, token: &str) -> Result<Option<Verdict>, JwtError> {
+        let subject = issuers::verify(&self.issuers, token).await?;
+        let of = |caller: &&Caller| {
+            caller.issuer.as_ref() == Some(&subject.issuer)
+                && caller.subject.as_ref() == Some(&subject.subject)
+        };
+        Ok(self.entries.iter().find(of).map(Caller::known))
+    }
+
+    /// Whether tokens of other issuers are taken at all.
+    pub fn has_issuers(&self) -> bool {
+        !self.issuers.is_empty()
     }
 
     /// Looks a token up. Takes the same time wherever in the file it stands.
@@ -229,18 +297,11 @@ impl Callers {
             // SECURITY: no early exit and a constant-time comparison, so that timing tells nothing about stored hashes.
             let replaced = caller.previous.as_ref();
             let replaced = replaced.is_some_and(|old| is(&old.token_sha256) && now_unix < old.until_unix);
-            if is(&caller.token_sha256) || replaced {
+            if caller.token_sha256.as_deref().is_some_and(is) || replaced {
                 found = Some(caller);
             }
         }
-        let has = |caller: &Caller, wanted: &str| caller.scopes.iter().any(|scope| scope == wanted);
-        match found {
-            None => Verdict::Unknown,
-            Some(caller) if has(caller, SCOPE_RUN) => {
-                Verdict::Known { id: caller.id.clone(), sessions: has(caller, SCOPE_SESSION) }
-            }
-            Some(_) => Verdict::WithoutScope,
-        }
+        found.map_or(Verdict::Unknown, Caller::known)
     }
 
     /// Limits that callers have of their own, by name.
@@ -259,7 +320,28 @@ impl Callers {
 }
 
 impl Caller {
-    fn own(&self) -> Own {
+    fn known(&self) -> Verdict {
+        let has = |wanted: &str| self.scopes.iter().any(|scope| scope == wanted);
+        let scopes = Scopes { run: has(SCOPE_RUN), sessions: has(SCOPE_SESSION), admin: has(SCOPE_ADMIN) };
+        Verdict::Known { id: self.id.clone(), scopes }
+    }
+
+    /// Without anything that it could be known by.
+    fn of(id: &str, grants: &Grants) -> Self {
+        Self {
+            id: id.to_owned(),
+            token_sha256: None,
+            issuer: None,
+            subject: None,
+            scopes: if grants.scopes.is_empty() { usual_scopes() } else { grants.scopes.clone() },
+            max_concurrent: grants.own.concurrent,
+            rate_per_minute: grants.own.rate_per_minute,
+            max_sessions: grants.own.sessions,
+            previous: None,
+        }
+    }
+
+    pub fn own(&self) -> Own {
         Own {
             concurrent: self.max_concurrent,
             rate_per_minute: self.rate_per_minute,
@@ -271,22 +353,25 @@ impl Caller {
 /// Adds a caller with every scope and no limit of its own, and gives its token, which is stored nowhere.
 pub fn create(path: &Path, id: &str) -> Result<Token, CallersError> {
     let token = Token::random()?;
-    add(path, id, &token, &Grants { scopes: all_scopes(), own: Own::default() })?;
+    add(path, id, &token, &Grants { scopes: usual_scopes(), own: Own::default() })?;
     Ok(token)
 }
 
 /// Adds a caller with this token.
 pub fn add(path: &Path, id: &str, token: &Token, grants: &Grants) -> Result<(), CallersError> {
+    let entry = Caller { token_sha256: Some(token.sha256()), ..Caller::of(id, grants) };
     change(path, |entries| {
-        entries.push(Caller {
-            id: id.to_owned(),
-            token_sha256: token.sha256(),
-            scopes: if grants.scopes.is_empty() { all_scopes() } else { grants.scopes.clone() },
-            max_concurrent: grants.own.concurrent,
-            rate_per_minute: grants.own.rate_per_minute,
-            max_sessions: grants.own.sessions,
-            previous: None,
-        });
+        entries.push(entry);
+        Ok(())
+    })
+}
+
+/// Adds a caller who is this subject at one of the file's issuers.
+pub fn add_subject(path: &Path, id: &str, subject: &Subject, grants: &Grants) -> Result<(), CallersError> {
+    let Subject { issuer, subject } = subject.clone();
+    let entry = Caller { issuer: Some(issuer), subject: Some(subject), ..Caller::of(id, grants) };
+    change(path, |entries| {
+        entries.push(entry);
         Ok(())
     })
 }
@@ -298,7 +383,9 @@ pub fn rotate(path: &Path, id: &str, old_until_unix: Option<u64>) -> Result<Toke
         let token = Token::random()?;
         let known = entries.iter_mut().find(|caller| caller.id == id);
         let caller = known.ok_or_else(|| CallersError::Unknown { id: id.to_owned() })?;
-        let old = std::mem::replace(&mut caller.token_sha256, token.sha256());
+        let Some(old) = caller.token_sha256.replace(token.sha256()) else {
+            return Err(CallersError::NoToken { id: id.to_owned() });
+        };
         caller.previous = old_until_unix.map(|until_unix| Previous { token_sha256: old, until_unix });
         Ok(token)
     })
@@ -342,12 +429,13 @@ fn change<T>(
         .map_err(failed)?;
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).map_err(|e| failed(e.into()))?;
 
-    let mut entries = list(path)?.entries;
+    let Callers { mut entries, issuers } = list(path)?;
     let result = edit(&mut entries)?;
-    let callers = Callers::check(entries)?;
-
-    let text = toml::to_string(&Schema { caller: callers.entries })
+    let issuer = issuers.iter().map(|issuer| issuer.settings().clone()).collect();
+    let schema = Schema { issuer, caller: entries };
+    let text = toml::to_string(&schema)
         .map_err(|error| CallersError::Parse { path: path.to_owned(), message: error.to_string() })?;
+    Callers::check(schema)?;
     let fresh = beside(path, ".new");
     let _ = std::fs::remove_file(&fresh);
     let mut file =
@@ -361,6 +449,26 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
+}
+
+fn issuers(settings: Vec<IssuerSettings>) -> Result<Vec<Arc<Issuer>>, CallersError> {
+    let mut issuers: Vec<Arc<Issuer>> = Vec::new();
+    for settings in settings {
+        let name = settings.issuer.clone();
+        let failed = |problem| CallersError::Issuer { issuer: name.clone(), problem };
+        if issuers.len() >= MAX_ISSUERS {
+            return Err(failed("there are more than 16 issuers"));
+        }
+        if known_issuer(&issuers, &name) {
+            return Err(failed("it is there twice"));
+        }
+        issuers.push(Arc::new(Issuer::new(settings).map_err(failed)?));
+    }
+    Ok(issuers)
+}
+
+fn known_issuer(issuers: &[Arc<Issuer>], name: &str) -> bool {
+    issuers.iter().any(|issuer| issuer.settings().issuer == name)
 }
 
 fn valid_id(id: &str) -> bool {
@@ -381,7 +489,7 @@ mod tests {
     const NOW: u64 = 1_800_000_000;
 
     fn known(id: &str) -> Verdict {
-        Verdict::Known { id: id.into(), sessions: true }
+        Verdict::Known { id: id.into(), scopes: Scopes { run: true, sessions: true, admin: false } }
     }
 
     fn file() -> (tempfile::TempDir, PathBuf) {
@@ -463,13 +571,66 @@ mod tests {
         }
     }
 
+    const ISSUER: &str = "[[issuer]]\nissuer = \"https://i.test\"\naudience = \"us\"\nalgorithms = [\"ES256\"]\njwks_file = \"/k\"\n";
+
+    #[test]
+    fn issuers_stay_in_the_file_and_their_subjects_are_callers() {
+        let (_folder, path) = file();
+        std::fs::write(&path, ISSUER).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let subject = Subject { issuer: "https://i.test".into(), subject: "repo:a/b".into() };
+        add_subject(&path, "ci", &subject, &Grants::default()).unwrap();
+        assert!(matches!(
+            add_subject(&path, "cj", &subject, &Grants::default()),
+            Err(CallersError::Caller { .. })
+        ));
+        let elsewhere = Subject { issuer: "https://j.test".into(), ..subject };
+        assert!(matches!(
+            add_subject(&path, "ck", &elsewhere, &Grants::default()),
+            Err(CallersError::Caller { .. })
+        ));
+        create(&path, "a").unwrap();
+        assert!(matches!(rotate(&path, "ci", None), Err(CallersError::NoToken { .. })));
+        let callers = Callers::load(&path).unwrap();
+        assert!(callers.has_issuers());
+        assert_eq!(callers.ids().collect::<Vec<_>>(), ["ci", "a"]);
+        revoke(&path, "ci").unwrap();
+        assert!(Callers::load(&path).unwrap().has_issuers());
+    }
+
+    #[test]
+    fn issuers_that_pin_nothing_are_refused() {
+        let (_folder, path) = file();
+        let caller = format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{}\"\n", "0".repeat(64));
+        let load = |issuer: &str| {
+            std::fs::write(&path, format!("{issuer}{caller}")).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+            Callers::load(&path)
+        };
+        assert!(load(ISSUER).is_ok());
+        for (from, to) in [
+            ("\"ES256\"", ""),
+            ("ES256", "HS256"),
+            ("ES256", "none"),
+            ("audience = \"us\"", "audience = \"\""),
+            ("jwks_file = \"/k\"", ""),
+            ("jwks_file = \"/k\"", "jwks_url = \"http://i.test/k\""),
+            ("jwks_file = \"/k\"", "jwks_file = \"/k\"\njwks_url = \"https://i.test/k\""),
+            ("jwks_file = \"/k\"", "jwks_file = \"/k\"\njwks_ca_file = \"/c\""),
+        ] {
+            assert!(matches!(load(&ISSUER.replace(from, to)), Err(CallersError::Issuer { .. })), "{to}");
+        }
+        assert!(matches!(load(&[ISSUER, ISSUER].concat()), Err(CallersError::Issuer { .. })));
+    }
+
     #[test]
     fn a_caller_without_the_scope_is_told_apart() {
         let (_folder, path) = file();
         let hash = sha256_hex(b"token");
         let text = format!("[[caller]]\nid = \"a\"\ntoken_sha256 = \"{hash}\"\nscopes = []\n");
         std::fs::write(&path, text).unwrap();
-        assert_eq!(Callers::load(&path).unwrap().verify("token", NOW), Verdict::WithoutScope);
+        let nothing = Verdict::Known { id: "a".into(), scopes: Scopes::default() };
+        assert_eq!(Callers::load(&path).unwrap().verify("token", NOW), nothing);
     }
 
     #[test]
@@ -498,7 +659,8 @@ mod tests {
         let grants = Grants { scopes: vec![SCOPE_RUN.into()], own };
         add(&path, "a", &Token::import(text).unwrap(), &grants).unwrap();
         let callers = Callers::load(&path).unwrap();
-        assert_eq!(callers.verify(text, NOW), Verdict::Known { id: "a".into(), sessions: false });
+        let run_only = Scopes { run: true, ..Scopes::default() };
+        assert_eq!(callers.verify(text, NOW), Verdict::Known { id: "a".into(), scopes: run_only });
         assert_eq!(callers.limits().get("a"), Some(&own));
         assert!(!std::fs::read_to_string(&path).unwrap().contains(text));
         for bad in

@@ -40,6 +40,22 @@ pub const ENDED_RUNS_BYTES: u64 = 256 << 20;
 /// Lines of the journal for each run that it is still needed for, before it is written anew.
 pub const JOURNAL_LINES_PER_RUN: usize = 12;
 
+/// Issuers of tokens in a callers file.
+pub const MAX_ISSUERS: usize = 16;
+/// Bytes of a token of an issuer. A longer one is unknown.
+pub const MAX_JWT_BYTES: usize = 8 << 10;
+/// How far the clock of an issuer may be from ours: a token counts so much before its time and after it.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// How long fetched keys of an issuer are used before they are fetched again.
+pub const JWKS_FRESH: Duration = Duration::from_mins(5);
+/// How long keys count that cannot be had again; then tokens of that issuer are refused with `unavailable`.
+pub const JWKS_KEPT: Duration = Duration::from_hours(1);
+/// Between two fetches of an issuer's keys, however many tokens name a key that is not known.
+pub const JWKS_PAUSE: Duration = Duration::from_secs(10);
+/// Longest fetch of an issuer's keys.
+pub const JWKS_TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an issuer's keys; more are none.
+pub const MAX_JWKS_BYTES: usize = 256 << 10;
 /// Bytes of a key file of `attest`: one key in PEM has some hundred.
 pub const MAX_KEY_FILE_BYTES: u64 = 16 << 10;
 /// Bytes of a statement about one run that is signed: a record and the evidence have some thousand. A larger one is not signed.

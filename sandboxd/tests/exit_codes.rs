@@ -194,7 +194,10 @@ fn a_caller_is_imported_with_the_token_of_standard_input() {
     assert_eq!(code(&taken), 0);
     assert!(taken.stdout.is_empty(), "whoever made it has it");
     let callers = freeboard_sandboxd::callers::Callers::load(&file).unwrap();
-    let known = freeboard_sandboxd::callers::Verdict::Known { id: "ci".into(), sessions: false };
+    let known = freeboard_sandboxd::callers::Verdict::Known {
+        id: "ci".into(),
+        scopes: freeboard_sandboxd::callers::Scopes { run: true, ..Default::default() },
+    };
     assert_eq!(callers.verify(token, 0), known);
 }
 

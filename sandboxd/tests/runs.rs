@@ -7,15 +7,16 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freeboard_sandboxd::admission::Limits;
+use freeboard_sandboxd::admission::{Limits, Own};
 use freeboard_sandboxd::api::tell;
+use freeboard_sandboxd::callers::{self, Callers, Grants, Token};
 use freeboard_sandboxd::job::{NoSink, Payload};
 use freeboard_sandboxd::launch::{Order, Refusal, RunError, Witness, new_run_id};
 use freeboard_sandboxd::runs::Runs;
 use freeboard_wire::digest::sha256_hex;
 use freeboard_wire::runs::{
-    Ending, Executed, ListResponse, Run, RunResult, State, Taken, WatchResponse, WriteResponse,
-    record_digest, result_digest,
+    Ending, Executed, LimitsResponse, ListResponse, Run, RunResult, State, Taken, WatchResponse,
+    WriteResponse, record_digest, result_digest,
 };
 use futures_util::future::BoxFuture;
 use support::{Act, Daemon, FakeBroker, ID, Reply, Setup, answered, until};
@@ -298,6 +299,53 @@ async fn what_is_written_is_taken_once_and_stands_in_the_record() {
         result_digest(1, Ending::Completed, &without),
         "version 1 did not cover it"
     );
+}
+
+#[tokio::test]
+async fn who_administers_callers_sees_and_cancels_the_runs_of_all_but_not_what_they_did() {
+    let daemon = Setup::new(Act::Hang).start().await;
+    let add = |name: &str, scopes: &[&str]| {
+        let token = Token::random().unwrap();
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        callers::add(&daemon.callers_file, name, &token, &Grants { scopes, own: Own::default() }).unwrap();
+        token.reveal().to_owned()
+    };
+    let admin = add("admin", &["code:admin"]);
+    daemon.app.replace_callers(Callers::load(&daemon.callers_file).unwrap());
+    let id = start(&daemon, ONE).await.run;
+    until("it runs", || daemon.counts.all().1 == 1).await;
+    let list = async |token: &str, body: &str| daemon.own(token, "List", "", body).await;
+    let runs = |reply: &Reply| serde_json::from_slice::<ListResponse>(&reply.body).unwrap().runs;
+    let all = runs(&list(&admin, r#"{"everybody":true}"#).await);
+    assert_eq!((all[0].run.as_str(), all[0].caller.as_deref()), (id.as_str(), Some("alice")));
+    assert_eq!(runs(&list(&admin, "{}").await), []);
+    assert_eq!(runs(&list(&daemon.alice, "{}").await)[0].caller, None);
+    let one = format!(r#"{{"run":"{id}"}}"#);
+    for (token, procedure, body) in [
+        (&daemon.alice, "List", r#"{"everybody":true}"#),
+        (&daemon.alice, "Limits", r#"{"everybody":true}"#),
+        (&admin, "Start", ONE),
+        (&admin, "Get", &one),
+        (&admin, "Watch", &one),
+        (&admin, "Write", &one),
+    ] {
+        let reply = daemon.own(token, procedure, "", body).await;
+        assert_eq!(refusal(&reply), ("permission_denied".to_owned(), Some("permission")), "{procedure}");
+    }
+    let limits = async |token: &str, body: &str| -> LimitsResponse {
+        serde_json::from_slice(&daemon.own(token, "Limits", "", body).await.body).unwrap()
+    };
+    let all = limits(&admin, r#"{"everybody":true}"#).await;
+    assert_eq!((all.daemon.unwrap().running, all.callers.len()), (1, 3));
+    let own = limits(&daemon.alice, "{}").await;
+    assert_eq!((own.daemon, own.callers.len()), (None, 1));
+    assert_eq!((own.callers[0].caller.as_str(), own.callers[0].standing.running), ("alice", 1));
+    let bobs = daemon.own(&daemon.bob, "Cancel", "", &one).await;
+    assert_eq!(refusal(&bobs), ("not_found".to_owned(), Some("request")));
+    let cancelled = run(&daemon.own(&admin, "Cancel", "", &one).await);
+    assert_eq!((cancelled.state, cancelled.caller.as_deref()), (State::Ended, Some("alice")));
+    assert!(cancelled.result.is_none() && cancelled.record.is_none());
+    assert_eq!(get(&daemon, &id).await.ending, Some(Ending::Cancelled));
 }
 
 #[tokio::test]

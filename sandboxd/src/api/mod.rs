@@ -46,10 +46,18 @@ impl Doorkeeper {
     }
 
     /// Replaces the callers. Runs in progress go on.
-    pub fn replace(&self, callers: Callers) {
+    pub fn replace(&self, mut callers: Callers) {
         if let Self::Tokens(current) = self {
-            *current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = Arc::new(callers);
+            let mut current = current.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+            callers.adopt(&current);
+            *current = Arc::new(callers);
         }
+    }
+
+    /// The callers of now; `None` where everybody is let in.
+    pub fn callers(&self) -> Option<Arc<Callers>> {
+        let Self::Tokens(current) = self else { return None };
+        Some(Arc::clone(&current.read().unwrap_or_else(std::sync::PoisonError::into_inner)))
     }
 }
 
@@ -71,8 +79,7 @@ impl App {
 
     /// Lets what callers have of their own count.
     pub fn apply_limits(&self) {
-        if let Doorkeeper::Tokens(callers) = &self.doorkeeper {
-            let callers = Arc::clone(&callers.read().unwrap_or_else(std::sync::PoisonError::into_inner));
+        if let Some(callers) = self.doorkeeper.callers() {
             self.launcher.admission().replace_own(callers.limits());
         }
     }

@@ -3,7 +3,7 @@
 //! The checks stand in the order of the contract, and each refusal carries its mark where it is raised: a detail
 //! where the procedure was reached, the header where it was not.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -16,8 +16,8 @@ use hyper::body::Body;
 
 use super::body::{self, BodyError};
 use super::exchange::{error_response, with_type};
-use super::{App, Doorkeeper, describe, refuse, run, runs, session};
-use crate::callers::Verdict;
+use super::{App, describe, refuse, run, runs, session};
+use crate::callers::{JwtError, SCOPE_RUN, SCOPE_SESSION, Scopes, Verdict};
 use crate::launch::unix_ms;
 
 const NOT_DISPATCHED: HeaderName = HeaderName::from_static("plimsoll-not-dispatched");
@@ -50,8 +50,16 @@ impl Procedure {
 }
 
 impl Procedure {
-    fn is_of_sessions(self) -> bool {
-        matches!(self, Self::OpenSession | Self::SessionRun | Self::CloseSession)
+    /// The scope that a caller with these lacks for it.
+    fn missing(self, scopes: Scopes) -> Option<&'static str> {
+        let runs = (!scopes.run).then_some(SCOPE_RUN);
+        match self {
+            Self::OpenSession | Self::SessionRun | Self::CloseSession => {
+                runs.or((!scopes.sessions).then_some(SCOPE_SESSION))
+            }
+            Self::Runs(procedure) if procedure.is_open_to_admins() => runs.filter(|_| !scopes.admin),
+            Self::Runs(_) | Self::Describe | Self::Run => runs,
+        }
     }
 }
 
@@ -67,6 +75,8 @@ pub(super) struct Context<'a> {
     pub(super) app: &'a Arc<App>,
     /// `None` only where anonymous callers are let in.
     pub(super) caller: Option<String>,
+    /// What it may do.
+    pub(super) scopes: Scopes,
     /// The caller's own deadline.
     pub(super) deadline: Option<Duration>,
 }
@@ -81,7 +91,7 @@ where
     if matches!(path, "/healthz" | "/readyz") && matches!(head.method, Method::GET | Method::HEAD) {
         return health(app, path).await;
     }
-    match checked(app, path, &head.method, &head.headers) {
+    match checked(app, path, &head.method, &head.headers).await {
         Ok((procedure, codec, context)) => dispatch(procedure, codec, context, &head.headers, body).await,
         Err(response) => {
             body::drain(&head.headers, &mut body).await;
@@ -94,7 +104,7 @@ where
 type Early = Box<Response<Full<Bytes>>>;
 
 /// Everything that is checked before the body is touched.
-fn checked<'a>(
+async fn checked<'a>(
     app: &'a Arc<App>,
     path: &str,
     method: &Method,
@@ -112,7 +122,7 @@ fn checked<'a>(
         return Err(Box::new(response));
     }
     let refused = |error: ConnectError| Box::new(error_response(&error));
-    let caller = authenticate(app, procedure, headers).map_err(refused)?;
+    let (caller, scopes) = authenticate(app, procedure, headers).await.map_err(refused)?;
     // freeboard.v1 has one encoding.
     let codec =
         codec(headers).filter(|codec| *codec == Codec::Json || !matches!(procedure, Procedure::Runs(_)));
@@ -125,7 +135,7 @@ fn checked<'a>(
     };
     let deadline = connect_headers(headers).map_err(refused)?;
     body::check_head(headers).map_err(refused)?;
-    Ok((procedure, codec, Context { app, caller, deadline }))
+    Ok((procedure, codec, Context { app, caller, scopes, deadline }))
 }
 
 /// An answer that was written before a procedure was reached; the mark is a header, since there is no detail.
@@ -143,26 +153,41 @@ fn undecoded(code: Code, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The caller by its bearer token.
-fn authenticate(
+/// The caller by its bearer token, and what it may do.
+async fn authenticate(
     app: &App,
     procedure: Procedure,
     headers: &HeaderMap,
-) -> Result<Option<String>, ConnectError> {
-    let Doorkeeper::Tokens(callers) = &app.doorkeeper else { return Ok(None) };
-    let refused = |code, text: &str| ConnectError::refused(code, NotDispatchedReason::Permission, text);
-    let unauthenticated = || refused(Code::Unauthenticated, "a bearer token of a known caller is needed");
+) -> Result<(Option<String>, Scopes), ConnectError> {
+    let Some(callers) = app.doorkeeper.callers() else {
+        return Ok((None, Scopes { run: true, sessions: true, admin: false }));
+    };
+    let refused = |code, text: String| ConnectError::refused(code, NotDispatchedReason::Permission, text);
+    let unauthenticated =
+        || refused(Code::Unauthenticated, "a bearer token of a known caller is needed".to_owned());
     let token = bearer(headers).ok_or_else(unauthenticated)?;
-    let callers = Arc::clone(&callers.read().unwrap_or_else(PoisonError::into_inner));
-    let now_unix = unix_ms(SystemTime::now()) / 1000;
-    match callers.verify(token, now_unix) {
-        Verdict::Known { sessions: false, .. } if procedure.is_of_sessions() => {
-            Err(refused(Code::PermissionDenied, "the token lacks the scope code:session"))
+    let verdict = match callers.verify(token, unix_ms(SystemTime::now()) / 1000) {
+        Verdict::Unknown if callers.has_issuers() => {
+            callers.verify_jwt(token).await.map_err(|error| not_believed(&error, unauthenticated))?
         }
-        Verdict::Known { id, .. } => Ok(Some(id)),
-        Verdict::WithoutScope => Err(refused(Code::PermissionDenied, "the token lacks the scope code:run")),
-        Verdict::Unknown => Err(unauthenticated()),
+        verdict => Some(verdict),
+    };
+    let Some(Verdict::Known { id, scopes }) = verdict else { return Err(unauthenticated()) };
+    match procedure.missing(scopes) {
+        Some(scope) => Err(refused(Code::PermissionDenied, format!("the token lacks the scope {scope}"))),
+        None => Ok((Some(id), scopes)),
     }
+}
+
+/// A token of an issuer that is not believed: its bearer learns no more than with any other, except that it is not its doing.
+fn not_believed(error: &JwtError, unauthenticated: impl Fn() -> ConnectError) -> ConnectError {
+    if let JwtError::Keys { .. } = error {
+        tracing::error!(error = crate::causes::chain(error), "a token cannot be verified");
+        let text = "the token cannot be verified at the moment";
+        return ConnectError::refused(Code::Unavailable, NotDispatchedReason::Environment, text);
+    }
+    tracing::debug!(error = crate::causes::chain(error), "a token is not believed");
+    unauthenticated()
 }
 
 /// The one bearer token of a request; two are none.

@@ -24,9 +24,15 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Add a caller; its token is printed once and stored nowhere
+    /// Add a caller; its token is printed once and stored nowhere. One with --subject has none: its issuer's tokens count
     Create {
         name: String,
+        /// Who it is at --issuer: the exact `sub` of its tokens
+        #[arg(long, value_name = "SUBJECT", requires = "issuer")]
+        subject: Option<String>,
+        /// One of the file's issuers, by its exact name
+        #[arg(long, value_name = "ISSUER", requires = "subject")]
+        issuer: Option<String>,
         #[command(flatten)]
         grants: GrantArguments,
     },
@@ -52,7 +58,7 @@ enum Action {
 /// What a caller gets of its own.
 #[derive(Debug, clap::Args)]
 struct GrantArguments {
-    /// `code:run`, or `code:session` too (default: both)
+    /// `code:run`, `code:session`, `code:admin` (default: the first two)
     #[arg(long, value_name = "SCOPE", value_delimiter = ',')]
     scope: Vec<String>,
     /// Runs at once, instead of the daemon's limit for each caller
@@ -90,7 +96,12 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         None => default_file()?,
     };
     match arguments.action {
-        Action::Create { name, grants } => {
+        Action::Create { name, subject: Some(subject), issuer: Some(issuer), grants } => {
+            let subject = callers::Subject { issuer, subject };
+            callers::add_subject(&file, &name, &subject, &grants.grants())?;
+            say(&format!("sandboxd: made `{name}` in {}", file.display()));
+        }
+        Action::Create { name, grants, .. } => {
             let token = callers::Token::random()?;
             callers::add(&file, &name, &token, &grants.grants())?;
             show(token.reveal(), &format!("made `{name}` in {}", file.display()));
@@ -112,13 +123,44 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         }
         Action::List => {
             let callers = callers::list(&file)?;
+            let now = unix_ms(SystemTime::now()) / 1000;
             for caller in callers.entries() {
-                let begin = caller.token_sha256.get(..12).unwrap_or_default();
-                put(&format!("{}\t{}\tsha256:{begin}…\n", caller.id, caller.scopes.join(",")));
+                put(&format!(
+                    "{}\t{}\t{}\t{}\n",
+                    caller.id,
+                    caller.scopes.join(","),
+                    known_by(caller, now),
+                    own(caller)
+                ));
             }
         }
     }
     Ok(Exit::Success)
+}
+
+/// What a caller is known by: the beginning of a hash, an identity elsewhere, a token that still counts.
+fn known_by(caller: &callers::Caller, now_unix: u64) -> String {
+    let begin = |hash: &str| format!("sha256:{}…", hash.get(..12).unwrap_or_default());
+    let mut known: Vec<String> = caller.token_sha256.iter().map(|hash| begin(hash)).collect();
+    if let (Some(issuer), Some(subject)) = (&caller.issuer, &caller.subject) {
+        known.push(format!("{subject} of {issuer}"));
+    }
+    if let Some(old) = caller.previous.as_ref().filter(|old| old.until_unix > now_unix) {
+        known.push(format!("{} for {} s more", begin(&old.token_sha256), old.until_unix - now_unix));
+    }
+    known.join(", ")
+}
+
+/// Limits of its own, or `-`.
+fn own(caller: &callers::Caller) -> String {
+    let limits = [
+        ("max_concurrent", caller.max_concurrent),
+        ("rate_per_minute", caller.rate_per_minute),
+        ("max_sessions", caller.max_sessions),
+    ];
+    let own: Vec<String> =
+        limits.into_iter().filter_map(|(name, limit)| Some(format!("{name}={}", limit?))).collect();
+    if own.is_empty() { "-".to_owned() } else { own.join(",") }
 }
 
 fn default_file() -> Result<PathBuf, ConfigError> {

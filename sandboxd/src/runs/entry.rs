@@ -138,6 +138,7 @@ impl Entry {
             state,
             executed,
             created_unix_ms: self.facts.created_unix_ms,
+            caller: None,
             ending: None,
             refusal: None,
             result: None,

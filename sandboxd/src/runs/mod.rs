@@ -275,6 +275,16 @@ impl Runs {
         self.lock().by_key(caller, Some(key))
     }
 
+    /// Anybody's run.
+    pub fn any(&self, run: &str) -> Option<Arc<Entry>> {
+        self.lock().any(run)
+    }
+
+    /// Everybody's runs, newest first.
+    pub fn list_all(&self) -> Vec<Arc<Entry>> {
+        self.lock().all().into_iter().rev().collect()
+    }
+
     /// This caller's runs, newest first.
     pub fn list(&self, caller: Option<&str>) -> Vec<Arc<Entry>> {
         let mut all = self.lock().all();

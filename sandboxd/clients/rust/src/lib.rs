@@ -159,7 +159,8 @@ impl Client {
 
     /// The caller's runs, newest first.
     pub async fn list(&self, state: Option<State>) -> Result<Vec<Run>, Error> {
-        let listed: ListResponse = self.daemon.call("List", &text(&ListRequest { state })?, &[]).await?;
+        let listed: ListResponse =
+            self.daemon.call("List", &text(&ListRequest { state, everybody: false })?, &[]).await?;
         Ok(listed.runs)
     }
 

@@ -1,6 +1,7 @@
 //! freeboard.v1: Start, Write, Get, List, Watch and Cancel of runs that outlive their exchange; Grants, what such runs may reach.
 
 mod grants;
+mod limits;
 mod start;
 mod view;
 mod write;
@@ -21,6 +22,7 @@ use serde::de::DeserializeOwned;
 use super::exchange::{error_response, with_type};
 use super::refuse;
 use super::route::Context;
+use crate::callers::SCOPE_ADMIN;
 use crate::limits::MAX_EXCHANGE_WAIT;
 use crate::runs::Entry;
 
@@ -35,6 +37,7 @@ pub(super) enum Procedure {
     Watch,
     Cancel,
     Grants,
+    Limits,
 }
 
 impl Procedure {
@@ -47,8 +50,16 @@ impl Procedure {
             "Watch" => Some(Self::Watch),
             "Cancel" => Some(Self::Cancel),
             "Grants" => Some(Self::Grants),
+            "Limits" => Some(Self::Limits),
             _ => None,
         }
+    }
+}
+
+impl Procedure {
+    /// What who administers callers needs, and does not need to run code for.
+    pub(super) fn is_open_to_admins(self) -> bool {
+        matches!(self, Self::List | Self::Cancel | Self::Limits)
     }
 }
 
@@ -76,6 +87,7 @@ pub(super) async fn answer(
         Procedure::List => list(context, body),
         Procedure::Watch => watch(context, body).await,
         Procedure::Cancel => cancel(context, body).await,
+        Procedure::Limits => limits::limits(context, body).and_then(|limits| json(&limits)),
         Procedure::Grants => grants::grants(context, body).await.and_then(|grants| json(&grants)),
     };
     match answered {
@@ -98,9 +110,29 @@ async fn get(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError
 
 fn list(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
     let request: ListRequest = decode(body)?;
-    let mut runs = context.app.runs.list(context.caller.as_deref());
+    let runs = &context.app.runs;
+    let mut runs = if request.everybody {
+        administers(context)?;
+        runs.list_all()
+    } else {
+        runs.list(context.caller.as_deref())
+    };
     runs.retain(|entry| request.state.is_none_or(|state| state == entry.state()));
-    json(&ListResponse { runs: runs.iter().map(|entry| entry.outline()).collect() })
+    let outline = |entry: &Arc<Entry>| if request.everybody { of_another(entry) } else { entry.outline() };
+    json(&ListResponse { runs: runs.iter().map(outline).collect() })
+}
+
+/// What is told of a run to who administers callers: not what it did.
+fn of_another(entry: &Entry) -> Run {
+    Run { caller: Some(entry.facts.caller.clone().unwrap_or_default()), ..entry.outline() }
+}
+
+fn administers(context: &Context<'_>) -> Result<(), ConnectError> {
+    if context.scopes.admin {
+        return Ok(());
+    }
+    let text = format!("the token lacks the scope {SCOPE_ADMIN}");
+    Err(ConnectError::refused(Code::PermissionDenied, NotDispatchedReason::Permission, text))
 }
 
 async fn watch(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
@@ -113,10 +145,15 @@ async fn watch(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectErr
 
 async fn cancel(context: &Context<'_>, body: &[u8]) -> Result<Vec<u8>, ConnectError> {
     let request: CancelRequest = decode(body)?;
-    let entry = find(context, &request.run)?;
+    let own = find(context, &request.run);
+    let others = || context.app.runs.any(&request.run).filter(|_| context.scopes.admin);
+    let (entry, is_own) = match own {
+        Ok(entry) => (entry, true),
+        Err(error) => (others().ok_or(error)?, false),
+    };
     entry.cancel();
     entry.wait_for_end().await;
-    json(&whole(context, &entry).await?)
+    if is_own { json(&whole(context, &entry).await?) } else { json(&of_another(&entry)) }
 }
 
 fn find(context: &Context<'_>, run: &str) -> Result<Arc<Entry>, ConnectError> {

@@ -139,6 +139,54 @@ pub struct ListRequest {
     /// Only runs in this state; absent = all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<State>,
+    /// The runs of all callers, for one with the scope `code:admin`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub everybody: bool,
+}
+
+/// Asks what the caller may have and has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LimitsRequest {
+    /// All callers and the daemon, for one with the scope `code:admin`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub everybody: bool,
+}
+
+/// Answer to a Limits.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitsResponse {
+    /// Of the whole daemon; where all were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<Standing>,
+    pub callers: Vec<CallerLimits>,
+}
+
+/// What one caller may have and has.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallerLimits {
+    /// Empty for the anonymous one.
+    pub caller: String,
+    pub scopes: Vec<String>,
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
+/// Places, and how many of them are taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Standing {
+    /// Runs at once.
+    pub max_concurrent: u32,
+    pub running: u32,
+    /// Runs that wait for a place.
+    pub waiting: u32,
+    /// Runs a minute of each caller; 0 = no limit.
+    pub rate_per_minute: u32,
+    /// Sessions at once; 0 = no cap.
+    pub max_sessions: u32,
 }
 
 /// Asks for the output after a place, and waits for some when there is none yet.
@@ -258,6 +306,9 @@ pub struct Run {
     pub state: State,
     pub executed: Executed,
     pub created_unix_ms: u64,
+    /// Whose it is; told only to somebody else, who has the scope `code:admin`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ending: Option<Ending>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

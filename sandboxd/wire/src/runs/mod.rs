@@ -1,6 +1,6 @@
 //! freeboard.v1: runs that outlive the exchange that started them, as JSON.
 //!
-//! Seven procedures of one service, each a POST with a JSON object: Start, Write, Get, List, Watch, Cancel, Grants. `message` holds the objects,
+//! Eight procedures of one service, each a POST with a JSON object: Start, Write, Get, List, Watch, Cancel, Grants, Limits. `message` holds the objects,
 //! `check` what a Start may ask for, `digest` what a record of such a run promises.
 
 mod base64_text;
