@@ -103,6 +103,17 @@ pub enum Ending {
     RunnerFailed,
 }
 
+impl Ending {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::TimedOut => "timed_out",
+            Self::SetupFailed => "setup_failed",
+            Self::RunnerFailed => "runner_failed",
+        }
+    }
+}
+
 /// Where output goes while it appears, besides being kept for the result. `sandboxd run` prints it.
 pub trait OutputSink: Send + Sync {
     fn stdout(&self, bytes: &[u8]);

@@ -22,6 +22,7 @@ use crate::control_client::{Broker, BrokerError, Gate, Link};
 use crate::input::Input;
 use crate::job::{Job, JobFile, Less, Outcome, OutputSink, Payload};
 use crate::limits::{GATE_GRACE, MAX_TIMEOUT};
+use crate::metrics::Metrics;
 use crate::placement::{Need, Unplaced, place};
 use crate::provider::{CreateError, Description, Plan, Provider, RunFailure, Sandbox, Session};
 
@@ -135,6 +136,7 @@ pub struct Launcher {
     broker: Option<Broker>,
     admission: Arc<Admission>,
     operator_floor: Option<Tier>,
+    metrics: Metrics,
 }
 
 /// 128 random bits in hex: the name of a run in records and in the audit log.
@@ -151,7 +153,7 @@ impl Launcher {
         admission: Arc<Admission>,
         operator_floor: Option<Tier>,
     ) -> Self {
-        Self { providers, broker, admission, operator_floor }
+        Self { providers, broker, admission, operator_floor, metrics: Metrics::default() }
     }
 
     pub fn descriptions(&self) -> Vec<Description> {
@@ -176,6 +178,10 @@ impl Launcher {
 
     pub fn admission(&self) -> &Arc<Admission> {
         &self.admission
+    }
+
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
     }
 
     pub fn operator_floor(&self) -> Option<Tier> {
@@ -224,9 +230,11 @@ impl Launcher {
             witness.before_release().await.map_err(Refusal::Journal)?;
         }
         order.released.store(true, Ordering::SeqCst);
+        let counted = self.metrics.released(chosen.description.name, started.elapsed());
         let ended = sandbox.release(output).await;
         // Authority ends before anything else is done with the result.
         let trace = close_gate(gate, &order.run).await;
+        counted.ended(ended.as_ref().map_or("lost", |outcome| outcome.ending.word()), started.elapsed());
         let outcome = ended.map_err(RunError::Failed)?;
         let (started_unix_ms, ended_unix_ms, duration) = started.stop();
         let environment = chosen.description.environment;
@@ -474,6 +482,10 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn start() -> Self {
         Self { wall: SystemTime::now(), instant: Instant::now() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.instant.elapsed()
     }
 
     pub(crate) fn stop(&self) -> (u64, u64, Duration) {

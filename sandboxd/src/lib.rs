@@ -20,6 +20,7 @@ pub mod job;
 mod kernel_file;
 pub mod launch;
 pub mod limits;
+pub mod metrics;
 pub mod placement;
 pub mod provider;
 pub mod runs;

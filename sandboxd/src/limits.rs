@@ -40,6 +40,8 @@ pub const ENDED_RUNS_BYTES: u64 = 256 << 20;
 /// Lines of the journal for each run that it is still needed for, before it is written anew.
 pub const JOURNAL_LINES_PER_RUN: usize = 12;
 
+/// Connections to the metrics at once; more wait.
+pub const METRICS_CONNECTIONS: usize = 16;
 /// Issuers of tokens in a callers file.
 pub const MAX_ISSUERS: usize = 16;
 /// Bytes of a token of an issuer. A longer one is unknown.

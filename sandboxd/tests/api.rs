@@ -4,6 +4,7 @@ mod support;
 
 use freeboard_policy::Tier;
 use freeboard_sandboxd::admission::Limits;
+use freeboard_sandboxd::api::operate;
 use freeboard_sandboxd::job::{Ending, JobFile, Outcome, StepOutcome};
 use freeboard_wire::digest::{record_digest, request_digest, result_digest};
 use freeboard_wire::json::from_json;
@@ -627,4 +628,37 @@ async fn describe_states_what_is_here() {
     assert_eq!(info.javascript_environment.unwrap().max_timeout_ms, 30_000);
     assert_eq!(info.policy, format!("policy:sha256:{}", "d".repeat(64)));
     assert_eq!(daemon.counts.all(), (0, 0, 0));
+}
+
+#[tokio::test]
+async fn metrics_count_runs_and_refusals_and_name_nobody() {
+    let daemon = Setup::new(answered("", 0)).start().await;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let serving = tokio::spawn(operate(std::sync::Arc::clone(&daemon.app), listener));
+    let get = async |path: &str| {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    };
+    daemon.post("Run", r#"{"protocol":4,"javascript":{"code":"1"}}"#).await;
+    daemon.post("Run", r#"{"protocol":4,"minimumIsolation":"vm","javascript":{"code":"1"}}"#).await;
+    daemon.post_as("wrong", "Describe", "Content-Type: application/json\r\n", b"{}").await;
+    daemon.own(&daemon.alice, "Start", "Prefer: wait=20\r\n", r#"{"program":{"shell":"x"}}"#).await;
+    let text = get("/metrics").await;
+    for line in [
+        "sandboxd_runs_total{provider=\"fake\",ending=\"completed\"} 2",
+        "sandboxd_refusals_total{reason=\"isolation\"} 1",
+        "sandboxd_refusals_total{reason=\"permission\"} 1",
+        "sandboxd_running 0",
+        "sandboxd_started_runs{state=\"ended\"} 1",
+    ] {
+        assert!(text.lines().any(|one| one == line), "{line}:\n{text}");
+    }
+    assert!(!text.contains("alice"), "{text}");
+    assert!(get("/").await.starts_with("HTTP/1.1 404 "));
+    serving.abort();
 }

@@ -30,5 +30,19 @@ pub(crate) fn page() -> String {
         })
         .collect();
     page.push_str(&format!("\nSteps of the histograms: {}.\n", steps.join(", ")));
+    page.push_str(
+        "\n## sandboxd\n\nAt `/metrics` of `metrics_listen` in `[sandboxd]`. A summary has a `_sum` of seconds and a `_count`.\n\n\
+         | metric | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for family in freeboard_sandboxd::metrics::ALL {
+        let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        page.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            family.name,
+            family.kind,
+            labels.join(", "),
+            cell(family.help)
+        ));
+    }
     page
 }

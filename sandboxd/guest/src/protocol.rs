@@ -188,6 +188,9 @@ pub struct Report {
     pub artifacts_truncated: bool,
     /// The work directory had no free block or no free inode at the end.
     pub disk_full: bool,
+    /// The same of /tmp.
+    #[serde(default)]
+    pub tmp_full: bool,
     /// What a kernel of the run's own counted, which no outside view shows.
     #[serde(default)]
     pub counted: Counted,

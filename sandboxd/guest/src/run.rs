@@ -86,7 +86,7 @@ fn once(body: &[u8], mut channel: Channel, surroundings: &Surroundings) -> Resul
         Some(detail) => Report { ending: ReportedEnding::SetupFailed, detail, ..Report::default() },
         None => run_steps(&job, &mut channel, surroundings.step_user, nobody)?,
     };
-    report.disk_full = is_full(surroundings);
+    say_full(&mut report, surroundings);
     report.counted = surroundings.counted();
     strike(nobody);
     wait_for_all();
@@ -185,10 +185,13 @@ fn script_input(program: &Program) -> io::Result<Option<OwnedFd>> {
     Ok(Some(file.into()))
 }
 
-/// No block or no inode is free in the work directory.
-pub(crate) fn is_full(surroundings: &Surroundings) -> bool {
-    rustix::fs::fstatvfs(surroundings.work.as_fd())
-        .is_ok_and(|state| full(state.f_blocks, state.f_bavail) || full(state.f_files, state.f_ffree))
+/// Whether no block or no inode is free where a step writes. Looked at before anything is captured or tidied.
+pub(crate) fn say_full(report: &mut Report, surroundings: &Surroundings) {
+    let is_full = |state: rustix::fs::StatVfs| {
+        full(state.f_blocks, state.f_bavail) || full(state.f_files, state.f_ffree)
+    };
+    report.disk_full = rustix::fs::fstatvfs(surroundings.work.as_fd()).is_ok_and(is_full);
+    report.tmp_full = rustix::fs::statvfs("/tmp").is_ok_and(is_full);
 }
 
 /// A file system that counts something and has none of it left.

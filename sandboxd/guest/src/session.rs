@@ -13,7 +13,7 @@ use crate::processes::sweep;
 use crate::protocol::{
     JobSpec, Kind, Program, Report, ReportedEnding, SessionReport, read_frame, write_frame,
 };
-use crate::run::{GuestError, Surroundings, is_full, receive_files, run_steps};
+use crate::run::{GuestError, Surroundings, receive_files, run_steps, say_full};
 
 /// Serves calls until the daemon hangs up.
 pub(crate) fn serve(mut channel: Channel, surroundings: &Surroundings) -> Result<(), GuestError> {
@@ -62,7 +62,7 @@ fn call(
         (None, Program::Cell { .. }) => cell(job, channel, surroundings, cells)?,
         (None, _) => run_steps(job, channel, surroundings.step_user, &mut cells.kept)?,
     };
-    report.disk_full = is_full(surroundings);
+    say_full(&mut report, surroundings);
     report.counted = surroundings.counted().since(before);
     let mut session = report.session.unwrap_or_default();
     session.clean = sweep(&mut cells.kept);

@@ -39,7 +39,11 @@ where
         tracing::error!("a handler panicked");
         error_response(&ConnectError::new(Code::Internal, "internal error"))
     });
-    if own && let Some(mark) = response.extensions().get::<NotDispatchedReason>().copied() {
+    let mark = response.extensions().get::<NotDispatchedReason>().copied();
+    if let Some(mark) = mark {
+        app.launcher.metrics().refusals.add(&[mark.word()]);
+    }
+    if own && let Some(mark) = mark {
         response.headers_mut().insert(NOT_DISPATCHED, HeaderValue::from_static(mark.word()));
     }
     for (name, value) in echoes.into_iter().flatten() {

@@ -8,6 +8,7 @@ mod answer;
 mod body;
 mod describe;
 mod exchange;
+mod operate;
 mod refuse;
 mod route;
 mod run;
@@ -26,6 +27,7 @@ use crate::runs::{Launch, Runs};
 use crate::session::Sessions;
 
 pub use exchange::answer;
+pub use operate::operate;
 pub(crate) use route::bearer;
 pub use runs::tell;
 pub use server::{ServeError, serve};

@@ -142,6 +142,7 @@ async fn checked<'a>(
 fn unreached(status: StatusCode, reason: NotDispatchedReason, text: &'static str) -> Response<Full<Bytes>> {
     let mut response = with_type(status, "text/plain; charset=utf-8", format!("{text}\n"));
     response.headers_mut().insert(NOT_DISPATCHED, HeaderValue::from_static(reason.word()));
+    response.extensions_mut().insert(reason);
     response
 }
 

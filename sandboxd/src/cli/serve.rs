@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Exit, Failure, put, say, start};
-use crate::api::{App, Doorkeeper, serve, tell};
+use crate::api::{App, Doorkeeper, operate, serve, tell};
 use crate::attest::Signer;
 use crate::callers::Callers;
 use crate::config::{Config, Flags, hardened};
@@ -178,6 +178,7 @@ async fn run(
         None => TcpListener::bind(address).await.map_err(failed)?,
     };
     let address = listener.local_addr().map_err(failed)?;
+    let metrics = metrics(&app, config).await?;
     let stop = Signals::new(lifeline)?;
     let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
     tracing::info!(broker = ?config.broker.value, "serving on http://{address}");
@@ -194,9 +195,23 @@ async fn run(
     let served = serve(app, listener, stop).await;
     reload.abort();
     alive.abort();
+    // To the end of the grace time, so that it can be seen how it goes.
+    metrics.inspect(tokio::task::JoinHandle::abort);
     served?;
     say("sandboxd: stopped");
     Ok(())
+}
+
+/// Where a collector asks, when one is wanted.
+async fn metrics(
+    app: &Arc<App>,
+    config: &Config,
+) -> Result<Option<tokio::task::JoinHandle<std::io::Result<()>>>, ServeFailure> {
+    let Some(address) = config.metrics_listen.value else { return Ok(None) };
+    let failed = |source| ServeFailure::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    tracing::info!("metrics at http://{}/metrics", listener.local_addr().map_err(failed)?);
+    Ok(Some(tokio::spawn(operate(Arc::clone(app), listener))))
 }
 
 /// Tells the service manager, as often as it wants to hear it, that this runtime still does its work.
@@ -260,9 +275,13 @@ async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
         match Callers::load(file) {
             Ok(callers) => {
                 tracing::info!(callers = callers.entries().len(), "callers reloaded");
+                app.launcher.metrics().loads.add(&["loaded"]);
                 app.replace_callers(callers);
             }
-            Err(error) => tracing::error!(error = crate::causes::chain(&error), "the old callers stay"),
+            Err(error) => {
+                app.launcher.metrics().loads.add(&["refused"]);
+                tracing::error!(error = crate::causes::chain(&error), "the old callers stay");
+            }
         }
     }
 }

@@ -78,6 +78,7 @@ pub struct Config {
     pub callers: Setting<Option<PathBuf>>,
     pub state_folder: Setting<Option<PathBuf>>,
     pub attest_socket: Setting<Option<PathBuf>>,
+    pub metrics_listen: Setting<Option<SocketAddr>>,
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
@@ -213,6 +214,7 @@ impl Config {
                 "attest_socket",
                 layers.file(schema.attest_socket.clone().map(Some), None),
             )?,
+            metrics_listen: loopback("metrics_listen", layers.file(schema.metrics_listen.map(Some), None))?,
             max_concurrent_per_caller: at_least_one(
                 "max_concurrent_per_caller",
                 layers.file(schema.max_concurrent_per_caller, half),
@@ -324,6 +326,19 @@ fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) 
 
 fn at_least_one(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
     if setting.value == 0 { Err(value(option, 0, "it must be at least 1")) } else { Ok(setting) }
+}
+
+/// An address that asks nobody who they are.
+fn loopback(
+    option: &'static str,
+    setting: Setting<Option<SocketAddr>>,
+) -> Result<Setting<Option<SocketAddr>>, ConfigError> {
+    match setting.value {
+        Some(address) if !address.ip().is_loopback() => {
+            Err(value(option, address, "it is clear text and asks nobody who they are, so loopback only"))
+        }
+        _ => Ok(setting),
+    }
 }
 
 fn whole_seconds(time: Duration) -> u32 {
@@ -467,6 +482,8 @@ impl fmt::Display for Config {
         line(f, "callers", &self.callers, path(&self.callers.value))?;
         line(f, "state_folder", &self.state_folder, path(&self.state_folder.value))?;
         line(f, "attest_socket", &self.attest_socket, path(&self.attest_socket.value))?;
+        let metrics = self.metrics_listen.value.map(|address| quoted(&address));
+        line(f, "metrics_listen", &self.metrics_listen, metrics)?;
         let numbers = [
             ("max_concurrent", &self.max_concurrent),
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),

@@ -31,6 +31,8 @@ pub struct Schema {
     /// Socket of the process that signs the records of started runs (freeboard.v1), `sandboxd attest serve`, as an absolute path. Default:
     /// none, so that they are not signed.
     pub attest_socket: Option<PathBuf>,
+    /// Address of the metrics, for a collector on this host: a loopback address. Default: none, so that there are none.
+    pub metrics_listen: Option<SocketAddr>,
     /// Runs at once; one more is refused with `capacity`. Default 8: each may use a whole CPU and its memory limit.
     pub max_concurrent: Option<u32>,
     /// Runs at once of one caller. Default: half of `max_concurrent`, so that one caller cannot lock out the others.

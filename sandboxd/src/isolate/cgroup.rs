@@ -266,6 +266,15 @@ impl Group {
         values
     }
 
+    /// Lets a process that uses the memory up die alone, where the group was made to die as a whole: in a session the files and the
+    /// other interpreters are worth more than that nothing is left by halves.
+    pub fn spare_the_rest(&self) -> io::Result<()> {
+        match self.version {
+            Version::V1 => Ok(()),
+            Version::V2 => fs::write(self.memory.join("memory.oom.group"), "0"),
+        }
+    }
+
     /// Whether a process is in the group's folders, as the kernel lists it.
     pub fn holds(&self, pid: i32) -> bool {
         let line = pid.to_string();
@@ -458,6 +467,18 @@ mod tests {
         assert_eq!(owner(&group_name(42, "abc")), Some("42"));
         assert_eq!(owner("something"), None);
         assert_eq!(owner("run-x-y"), None);
+    }
+
+    #[test]
+    fn a_run_dies_as_a_whole_and_of_a_session_one_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run-1-x");
+        let group = Group { memory: path.clone(), pids: path.clone(), cpu: None, version: Version::V2 };
+        group.build(&Limits { memory_bytes: 1, pids: 1, cpu_milli: 1, disk_bytes: 1, inodes: 1 }).unwrap();
+        let whole = || fs::read_to_string(path.join("memory.oom.group")).unwrap();
+        assert_eq!(whole(), "1");
+        group.spare_the_rest().unwrap();
+        assert_eq!(whole(), "0");
     }
 
     #[test]

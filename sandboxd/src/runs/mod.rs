@@ -27,6 +27,7 @@ use crate::attest::Signer;
 use crate::job::OutputSink;
 use crate::launch::{Order, Ran, RunError, unix_ms};
 use crate::limits::ENDED_RUNS_KEPT;
+use crate::metrics::Counts;
 use entry::{Facts, Watcher};
 use journal::{Journal, Line};
 use store::Store;
@@ -65,6 +66,8 @@ pub struct Runs {
     tell: Tell,
     /// Has records signed, where that is wanted.
     signer: OnceLock<Signer>,
+    /// Records that were signed, or not.
+    pub signatures: Counts,
 }
 
 impl Runs {
@@ -76,6 +79,7 @@ impl Runs {
             store: Store::Memory,
             tell,
             signer: OnceLock::new(),
+            signatures: Counts::default(),
         })
     }
 
@@ -113,6 +117,7 @@ impl Runs {
             store,
             tell,
             signer: OnceLock::new(),
+            signatures: Counts::default(),
         });
         runs.settle_the_lost()?;
         Ok(runs)
@@ -128,8 +133,12 @@ impl Runs {
     async fn signed(&self, mut view: Run) -> Run {
         let Some(signer) = self.signer.get().filter(|_| view.record.is_some()) else { return view };
         match signer.sign(&view).await {
-            Ok(envelope) => view.attestation = Some(envelope),
+            Ok(envelope) => {
+                self.signatures.add(&["signed"]);
+                view.attestation = Some(envelope);
+            }
             Err(error) => {
+                self.signatures.add(&["failed"]);
                 tracing::error!(
                     run = view.run,
                     error = crate::causes::chain(&error),

@@ -93,6 +93,11 @@ impl Sessions {
         self.table().entries.values().cloned().collect()
     }
 
+    /// How many have not ended.
+    pub fn alive(&self) -> usize {
+        self.table().entries.values().filter(|entry| entry.ended().is_none()).count()
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.table().stopping
     }

@@ -102,3 +102,12 @@ fn cpu_is_shared_out_where_there_is_a_group() {
     let outcome = with_provider(config, async |provider| run(&provider, python(script)).await.unwrap());
     assert_eq!(first(&outcome).1, "True\n");
 }
+
+#[test]
+fn f09_a_full_tmp_is_told_apart_from_a_full_work_directory() {
+    with_provider(NativeConfig::default(), async |provider| {
+        let outcome = run(&provider, shell("head -c 80000000 /dev/zero > /tmp/x; echo $?")).await.unwrap();
+        assert_eq!(first(&outcome).1, "1\n");
+        assert!(outcome.detail.contains("/tmp is full") && !outcome.detail.contains("/work"), "{outcome:?}");
+    });
+}

@@ -8,6 +8,7 @@ use freeboard_guest::protocol::{Report, StepReport};
 use super::sandbox::ending;
 use crate::isolate::Limits;
 use crate::isolate::cgroup::Usage;
+use crate::isolate::limits::{TMP_BYTES, TMP_INODES};
 use crate::job::{Ending, JobFile, Outcome, OutputSink, StepOutcome};
 
 /// 128 + SIGKILL: what a shell says of a program that the kernel killed, as it does when memory is used up.
@@ -90,6 +91,9 @@ impl Collector {
         if report.disk_full {
             self.details
                 .push(format!("disk: /work is full ({} bytes, {} files)", limits.disk_bytes, limits.inodes));
+        }
+        if report.tmp_full {
+            self.details.push(format!("disk: /tmp is full ({TMP_BYTES} bytes, {TMP_INODES} files)"));
         }
         self.say_usage(usage, limits);
         self.outcome(ending(report.ending), report.artifacts_truncated)

@@ -278,6 +278,13 @@ impl NativeSandbox {
         }
     }
 
+    /// In a session one program that uses the memory up shall not take the others with it. Where the group is an engine's, or
+    /// around a kernel of the run's own, it stays as it is.
+    pub(super) fn spare_the_rest(&self) -> io::Result<()> {
+        let own = !self.life.counted_elsewhere && self.boundary.kernel.is_none();
+        self.life.group.as_ref().filter(|_| own).map_or(Ok(()), Group::spare_the_rest)
+    }
+
     /// Measures. `interpreters`: how many of them wait for a session's next cell.
     pub(super) fn measured(&self, interpreters: usize) -> io::Result<Evidence> {
         let expected = Expected {

@@ -42,6 +42,7 @@ impl NativeSession {
     /// Tells the guest program that calls follow.
     pub(super) async fn begin(mut sandbox: NativeSandbox) -> Result<Self, CreateError> {
         let failed = |source| CreateError::Step { step: "begin the session".into(), source };
+        sandbox.spare_the_rest().map_err(failed)?;
         let opened = sandbox.measured(0).map_err(failed)?;
         let canceller = sandbox.channel.second_handle().map_err(failed)?;
         sandbox.channel.send(Kind::Session, &[]).await.map_err(failed)?;
