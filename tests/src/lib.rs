@@ -37,6 +37,7 @@ pub mod lab;
 pub mod nameserver;
 pub mod network;
 pub mod pressure;
+pub mod probe;
 pub mod real;
 pub mod response;
 pub mod sandbox;
