@@ -3,9 +3,13 @@
 
 #![allow(clippy::panic, clippy::missing_panics_doc, reason = "a target says by panicking what does not hold")]
 
+mod answers;
 mod bodies;
 mod files;
+mod http1;
+mod names;
 mod requests;
+mod tunnels;
 
 pub use bodies::{Kind, json_is_granted, judge, mcp_is_granted};
 
@@ -37,6 +41,13 @@ macro_rules! for_each_target {
             mcp = bodies::mcp, 3_000;
             push = bodies::push, 3_000;
             fetch = bodies::fetch, 3_000;
+            hello = tunnels::hello, 10_000;
+            frames = tunnels::frames, 5_000;
+            head = http1::head, 5_000;
+            chunked = http1::chunked, 5_000;
+            dns = names::dns, 5_000;
+            scrub = answers::scrub, 500;
+            websocket = answers::websocket, 1_000;
         }
     };
 }

@@ -20,7 +20,7 @@ const EXTENDED_ERROR_OPTION: u16 = 15;
 
 /// What to do about one message.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Send this back.
     Answer(Vec<u8>),
     /// Send this back and record the question.
@@ -31,7 +31,7 @@ pub(super) enum Verdict {
 
 /// A refused question, for the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub struct Question {
     /// As asked, lower case, without the last dot.
     pub name: String,
     /// `A`, `TXT`, …
@@ -39,7 +39,7 @@ pub(super) struct Question {
 }
 
 /// Answers one message. `granted` says whether a name may be resolved and with which addresses.
-pub(super) fn answer(bytes: &[u8], granted: impl FnOnce(&Host) -> Option<Issued>) -> Verdict {
+pub fn answer(bytes: &[u8], granted: impl FnOnce(&Host) -> Option<Issued>) -> Verdict {
     let Ok(message) = Message::from_vec(bytes) else { return Verdict::Drop };
     // A response sent to a server is an attempt to make two servers talk to each other for ever.
     if message.metadata.message_type != MessageType::Query {

@@ -2,7 +2,7 @@
 //!
 //! In: the gate's sockets on port 53. Out: answers from the run's grants, made here; no question is ever forwarded.
 
-mod answer;
+pub mod answer;
 mod names;
 mod refusals;
 mod udp;

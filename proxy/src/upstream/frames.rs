@@ -9,21 +9,21 @@ use crate::credential::{Masked, Scrubber};
 
 /// Follows the frames of one direction (RFC 6455 5.2).
 #[derive(Debug)]
-pub(super) struct FrameScrubber<'a> {
+pub struct FrameScrubber<'a> {
     scrubber: &'a Scrubber,
     header: SmallVec<[u8; 14]>,
     /// Payload bytes of the current frame that have not gone on yet.
     left: u64,
-    pub(super) found: bool,
+    pub found: bool,
 }
 
 impl<'a> FrameScrubber<'a> {
-    pub(super) fn new(scrubber: &'a Scrubber) -> Self {
+    pub fn new(scrubber: &'a Scrubber) -> Self {
         Self { scrubber, header: SmallVec::new(), left: 0, found: false }
     }
 
     /// Masks `bytes` and says how many of them may go on. The rest must come first the next time.
-    pub(super) fn mask(&mut self, bytes: &mut [u8]) -> usize {
+    pub fn mask(&mut self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         while at < bytes.len() {
             if self.left == 0 {

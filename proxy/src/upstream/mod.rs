@@ -5,7 +5,7 @@ pub mod chain;
 pub mod check;
 pub mod counted;
 pub mod dial;
-mod frames;
+pub mod frames;
 pub mod health;
 pub mod http2;
 mod issuer;

@@ -6,7 +6,7 @@
 mod body;
 mod metered;
 mod sink;
-mod unseen;
+pub mod unseen;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use freeboard_policy::Reason;
 use crate::error::Stop;
 
 /// A frame's head: length, kind, flags, stream.
-pub(super) const HEAD_BYTES: usize = 9;
+pub const HEAD_BYTES: usize = 9;
 /// What a client sends before its first frame (RFC 9113 3.4).
 const PREFACE_BYTES: usize = 24;
 /// Streams of one connection that were opened and did not become a request yet, many times what may be open at once: h2 shows
@@ -23,7 +23,7 @@ const GOAWAY: u8 = 7;
 
 /// What was seen of one connection; shared by its stream and its loop.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Unseen(Arc<Mutex<Seen>>);
+pub struct Unseen(Arc<Mutex<Seen>>);
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -41,7 +41,7 @@ struct Seen {
 }
 
 impl Unseen {
-    pub(super) fn read(&self, mut bytes: &[u8]) {
+    pub fn read(&self, mut bytes: &[u8]) {
         let mut seen = self.lock();
         let rest = PREFACE_BYTES.saturating_sub(seen.preface).min(bytes.len());
         seen.preface += rest;
@@ -59,7 +59,7 @@ impl Unseen {
         });
     }
 
-    pub(super) fn written(&self, bytes: &[u8]) {
+    pub fn written(&self, bytes: &[u8]) {
         let mut seen = self.lock();
         let Seen { to_guest, opened, refused, ended, .. } = &mut *seen;
         to_guest.pass(bytes, |frame| {
@@ -71,20 +71,20 @@ impl Unseen {
     }
 
     /// The request of this stream is there: what becomes of it is recorded with it.
-    pub(super) fn shown(&self, stream: u32) {
+    pub fn shown(&self, stream: u32) {
         let mut seen = self.lock();
         seen.opened.remove(&stream);
         seen.refused.retain(|(refused, _)| *refused != stream);
     }
 
     /// Why streams ended that were never shown. To be asked only when h2 has shown all that it has.
-    pub(super) fn take(&self) -> Vec<Stop> {
+    pub fn take(&self) -> Vec<Stop> {
         let refused = std::mem::take(&mut self.lock().refused);
         refused.into_iter().map(|(_, code)| stop(code)).collect()
     }
 
     /// Whether h2 told the guest that the connection ends.
-    pub(super) fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.lock().ended
     }
 
