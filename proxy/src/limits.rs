@@ -90,6 +90,9 @@ pub const IDLE_UPSTREAM_PER_KEY: usize = 32;
 /// Connections to the explicit proxy on a shared address, of all runs together, and to the guard. At the limit: closed at once
 /// and counted (`freeboard_connections_over_limit_total`).
 pub const EXPLICIT_CONNECTIONS: usize = 4096;
+/// Those of them that come from one address and have not named a run yet: who knows no credential takes a quarter of the door at most
+/// (ATTACKS E14). At the limit: closed at once and counted.
+pub const EXPLICIT_STRANGERS_PER_ADDRESS: usize = 1024;
 /// Guest connections that one run may have open (ATTACKS E14). At the limit: closed and recorded `run_limit`.
 pub const CONNECTIONS_PER_RUN: usize = 2048;
 /// And at most one in so many of the files that the broker may have open, so that one run cannot take them from the others

@@ -350,6 +350,42 @@ fn e14_idle_connections_are_bounded_and_recorded() {
     });
 }
 
+/// A connection to the guard from this address of the world.
+fn to_guard_from(lab: &Lab, address: &str) -> std::io::Result<std::net::TcpStream> {
+    use std::net::SocketAddr;
+
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, socket};
+    let at = |text: &str| SockaddrStorage::from(text.parse::<SocketAddr>().unwrap());
+    lab.world().enter(|| {
+        let made = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        let descriptor = std::os::fd::AsRawFd::as_raw_fd(&made);
+        bind(descriptor, &at(&format!("{address}:0")))?;
+        connect(descriptor, &at(freeboard_tests::broker::GUARD))?;
+        Ok(std::net::TcpStream::from(made))
+    })
+}
+
+#[test]
+fn e14_an_address_that_names_no_run_takes_a_part_of_the_guard_only() {
+    let Some(lab) = Lab::start() else { return };
+    let over = "freeboard_connections_over_limit_total";
+    // Nothing is said on these: they end at the deadline of the handshake.
+    let held: Vec<_> = (0..1100).map(|_| to_guard_from(&lab, "10.77.0.2").unwrap()).collect();
+    wait::until_true("those above the limit are counted", || metric(&lab, over) > 50);
+    let run = lab.run(&["pub"]);
+    let mut wire = run.tls(Way::Guard, "pub.test");
+    assert_eq!(wire.ask(get("pub.test", "/x")).status(), Some(200), "another address is served");
+    drop(held);
+    let before = metric(&lab, over);
+    wait::until_true("the address is let in again", || {
+        let again = to_guard_from(&lab, "10.77.0.2").unwrap();
+        let mut wire = Wire::clear(again);
+        wire.set_patience(Duration::from_millis(200));
+        !wire.is_closed()
+    });
+    assert!(metric(&lab, over) >= before);
+}
+
 #[test]
 fn e23_a_flood_of_refusals_does_not_take_the_room_of_other_records() {
     let Some(lab) = Lab::start() else { return };

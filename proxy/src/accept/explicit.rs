@@ -4,9 +4,11 @@
 //! `Proxy-Authorization: Basic base64(RUN:TOKEN)`, as in `http://RUN:TOKEN@proxy:3128`, or `Bearer RUN.TOKEN`. Without
 //! a valid one: 407, and the connection stays usable for another try (ATTACKS C32, H38).
 
-use std::net::TcpListener;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, TcpListener};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -56,23 +58,65 @@ pub(super) async fn serve(listener: TcpListener, entrance: Entrance, broker: Arc
     let Some(listener) = super::listener(listener) else { return };
     let draining = broker.draining.clone();
     let connections = Arc::new(tokio::sync::Semaphore::new(limits::EXPLICIT_CONNECTIONS));
+    let strangers = Arc::<Strangers>::default();
     loop {
         let socket = tokio::select! {
             biased;
             () = draining.cancelled() => return,
             socket = accept_next(&listener, &broker.metrics) => socket,
         };
-        let Ok(permit) = Arc::clone(&connections).try_acquire_owned() else {
+        let address = socket.peer_addr().map(|peer| peer.ip().to_canonical());
+        let stranger = address.ok().and_then(|address| Strangers::admit(&strangers, address));
+        let permit = Arc::clone(&connections).try_acquire_owned();
+        let (Some(stranger), Ok(permit)) = (stranger, permit) else {
             broker.metrics.connections_over_limit.one_more();
             continue;
         };
         let (broker, entrance) = (Arc::clone(&broker), entrance.clone());
         tokio::spawn(async move {
             if let Some(socket) = enter(&broker, &entrance, socket).await {
-                serve_connection(&broker, entrance.door(), socket).await;
+                serve_connection(&broker, entrance.door(), socket, stranger).await;
             }
             drop(permit);
         });
+    }
+}
+
+/// Connections that have not named a run yet, by the address that they come from: whoever can reach the door, and knows no credential,
+/// takes a part of it only (ATTACKS E14).
+#[derive(Debug, Default)]
+struct Strangers {
+    by_address: Mutex<HashMap<IpAddr, usize>>,
+}
+
+/// One of them, as long as this lives.
+#[derive(Debug)]
+struct Stranger {
+    all: Arc<Strangers>,
+    address: IpAddr,
+}
+
+impl Strangers {
+    fn admit(all: &Arc<Self>, address: IpAddr) -> Option<Stranger> {
+        let mut by_address = all.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = by_address.entry(address).or_default();
+        if *count >= limits::EXPLICIT_STRANGERS_PER_ADDRESS {
+            return None;
+        }
+        *count += 1;
+        Some(Stranger { all: Arc::clone(all), address })
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        let mut by_address = self.all.by_address.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Occupied(mut count) = by_address.entry(self.address) {
+            match *count.get() {
+                ..=1 => drop(count.remove()),
+                _ => *count.get_mut() -= 1,
+            }
+        }
     }
 }
 
@@ -90,16 +134,21 @@ async fn enter(broker: &Arc<Broker>, entrance: &Entrance, socket: TcpStream) -> 
     None
 }
 
-async fn serve_connection(broker: &Arc<Broker>, door: &'static str, socket: Socket) {
+async fn serve_connection(broker: &Arc<Broker>, door: &'static str, socket: Socket, stranger: Stranger) {
     let mut draining = pin!(broker.draining.cancelled());
     let mut guest = Guest::from(Stream::from(socket));
+    let mut stranger = Some(stranger);
     let mut bound: Option<(Client, Admitted)> = None;
     loop {
         let Next::Head(started, head) = next(broker, draining.as_mut(), &mut guest).await else {
             return guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
         };
         let client = match client(broker, door, &mut bound, &head) {
-            Ok(client) => client,
+            Ok(client) => {
+                // Known from now on.
+                drop(stranger.take());
+                client
+            }
             Err(stop) => {
                 let bodiless = matches!(&head, Ok(head) if head.length == Length::None);
                 if !refuse(broker, door, started, &stop, &guest, bodiless).await {
@@ -181,4 +230,25 @@ async fn refuse(
         guest.stream.shutdown(limits::LINGER_TIMEOUT).await;
     }
     keep && sent.is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    #[test]
+    fn e14_strangers_of_one_address_are_bounded_and_forgotten() {
+        let all = Arc::<Strangers>::default();
+        let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last)));
+        let mut held: Vec<_> = std::iter::from_fn(|| Strangers::admit(&all, one)).collect();
+        assert_eq!(held.len(), limits::EXPLICIT_STRANGERS_PER_ADDRESS);
+        assert!(Strangers::admit(&all, other).is_some(), "another address is none the worse");
+        held.pop();
+        held.extend(Strangers::admit(&all, one));
+        assert_eq!(held.len(), limits::EXPLICIT_STRANGERS_PER_ADDRESS);
+        drop(held);
+        assert!(all.by_address.lock().unwrap().is_empty());
+    }
 }

@@ -77,7 +77,7 @@ families! {
     ACCEPT_FAILURES: Counter "freeboard_accept_failures_total" []
         "Connections that could not be accepted for lack of descriptors or memory.";
     OVER_LIMIT: Counter "freeboard_connections_over_limit_total" []
-        "Connections to the explicit proxy or the guard that were closed at once because there were too many of all runs. Those over the limit of one run are decisions with the reason `run_limit`.";
+        "Connections to the explicit proxy or the guard that were closed at once because there were too many of all runs, or of one address that named no run. Those over the limit of one run are decisions with the reason `run_limit`.";
     PROBES: Counter "freeboard_probes_total" ["outcome"] "Answers of `/readyz`: `ready` or `unready`. Answers from memory are not counted.";
     CONFINED: Gauge "freeboard_confined" ["fence"]
         "1 where the broker keeps itself to its `files` (Landlock) and its system `calls` (seccomp).";
