@@ -80,6 +80,9 @@ pub struct Caller {
     /// The exact `sub` of its tokens there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
+    /// A URI or DNS name of its client certificate, exactly, where the API is served over TLS.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
     /// `code:run` for everything of its own, `code:session` besides for sessions, `code:admin` for the runs of all. The first two when
     /// it is left out.
     #[serde(default = "usual_scopes")]
@@ -221,6 +224,7 @@ impl Callers {
         let issuers = issuers(schema.issuer)?;
         let entries = schema.caller;
         let mut subjects = HashSet::new();
+        let mut names = HashSet::new();
         let mut ids = HashSet::new();
         let mut hashes = HashSet::new();
         for (index, caller) in entries.iter().enumerate() {
@@ -230,8 +234,10 @@ impl Callers {
                 Some("a name is 1 to 64 of letters, digits, `.`, `_`, `-`")
             } else if !ids.insert(&caller.id) {
                 Some("the name is there twice")
-            } else if caller.token_sha256.is_none() && caller.subject.is_none() {
-                Some("it has neither `token_sha256` nor `subject`: nobody could be it")
+            } else if caller.is_nobody() {
+                Some("it has none of `token_sha256`, `subject` and `certificate`: nobody could be it")
+            } else if caller.certificate.as_ref().is_some_and(|name| name.is_empty() || !names.insert(name)) {
+                Some("its `certificate` is empty, or another caller's")
             } else if caller.token_sha256.as_ref().is_some_and(|hash| !is_hash(hash)) {
                 Some("`token_sha256` is not 64 lower-case hex digits")
             } else if caller.token_sha256.as_ref().is_some_and(|hash| !hashes.insert(hash)) {
@@ -283,6 +289,16 @@ impl Callers {
         Ok(self.entries.iter().find(of).map(Caller::known))
     }
 
+    /// The caller with one of these names of a certificate that its authority has signed. One that names two callers is nobody's.
+    pub fn verify_certificate(&self, names: &[String]) -> Verdict {
+        let of = |caller: &&Caller| caller.certificate.as_ref().is_some_and(|name| names.contains(name));
+        let mut found = self.entries.iter().filter(of);
+        match (found.next(), found.next()) {
+            (Some(caller), None) => caller.known(),
+            _ => Verdict::Unknown,
+        }
+    }
+
     /// Whether tokens of other issuers are taken at all.
     pub fn has_issuers(&self) -> bool {
         !self.issuers.is_empty()
@@ -326,6 +342,10 @@ impl Caller {
         Verdict::Known { id: self.id.clone(), scopes }
     }
 
+    fn is_nobody(&self) -> bool {
+        self.token_sha256.is_none() && self.subject.is_none() && self.certificate.is_none()
+    }
+
     /// Without anything that it could be known by.
     fn of(id: &str, grants: &Grants) -> Self {
         Self {
@@ -333,6 +353,7 @@ impl Caller {
             token_sha256: None,
             issuer: None,
             subject: None,
+            certificate: None,
             scopes: if grants.scopes.is_empty() { usual_scopes() } else { grants.scopes.clone() },
             max_concurrent: grants.own.concurrent,
             rate_per_minute: grants.own.rate_per_minute,
@@ -370,6 +391,15 @@ pub fn add(path: &Path, id: &str, token: &Token, grants: &Grants) -> Result<(), 
 pub fn add_subject(path: &Path, id: &str, subject: &Subject, grants: &Grants) -> Result<(), CallersError> {
     let Subject { issuer, subject } = subject.clone();
     let entry = Caller { issuer: Some(issuer), subject: Some(subject), ..Caller::of(id, grants) };
+    change(path, |entries| {
+        entries.push(entry);
+        Ok(())
+    })
+}
+
+/// Adds a caller who is known by this name of a client certificate.
+pub fn add_certificate(path: &Path, id: &str, name: &str, grants: &Grants) -> Result<(), CallersError> {
+    let entry = Caller { certificate: Some(name.to_owned()), ..Caller::of(id, grants) };
     change(path, |entries| {
         entries.push(entry);
         Ok(())
@@ -568,6 +598,25 @@ mod tests {
         for text in bad {
             std::fs::write(&path, &text).unwrap();
             assert!(Callers::load(&path).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_one_caller_by_its_exact_name() {
+        let (_folder, path) = file();
+        add_certificate(&path, "a", "spiffe://acme/a", &Grants::default()).unwrap();
+        add_certificate(&path, "b", "b.acme.test", &Grants::default()).unwrap();
+        let again = add_certificate(&path, "c", "spiffe://acme/a", &Grants::default());
+        assert!(matches!(again, Err(CallersError::Caller { .. })));
+        let callers = Callers::load(&path).unwrap();
+        let verify = |names: &[&str]| {
+            callers.verify_certificate(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(verify(&["other", "spiffe://acme/a"]), known("a"));
+        for nobody in
+            [&[][..], &["spiffe://acme/a/x"], &["SPIFFE://acme/a"], &["spiffe://acme/a", "b.acme.test"]]
+        {
+            assert_eq!(verify(nobody), Verdict::Unknown, "{nobody:?}");
         }
     }
 

@@ -15,6 +15,7 @@ mod run;
 mod runs;
 mod server;
 mod session;
+mod tls;
 
 use std::sync::{Arc, RwLock};
 
@@ -30,8 +31,9 @@ pub use exchange::answer;
 pub use operate::operate;
 pub(crate) use route::bearer;
 pub use runs::tell;
-pub use server::{ServeError, serve};
+pub use server::{Entrance, ServeError, serve, serve_all};
 pub(crate) use server::{accept, is_of_one_connection};
+pub use tls::{Tls, TlsError, TlsFiles};
 
 /// Who is let in.
 #[derive(Debug)]

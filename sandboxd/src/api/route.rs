@@ -16,6 +16,7 @@ use hyper::body::Body;
 
 use super::body::{self, BodyError};
 use super::exchange::{error_response, with_type};
+use super::tls::ClientNames;
 use super::{App, describe, refuse, run, runs, session};
 use crate::callers::{JwtError, SCOPE_RUN, SCOPE_SESSION, Scopes, Verdict};
 use crate::launch::unix_ms;
@@ -91,7 +92,8 @@ where
     if matches!(path, "/healthz" | "/readyz") && matches!(head.method, Method::GET | Method::HEAD) {
         return health(app, path).await;
     }
-    match checked(app, path, &head.method, &head.headers).await {
+    let names = head.extensions.get::<ClientNames>().cloned().unwrap_or_default();
+    match checked(app, path, &head.method, &head.headers, &names).await {
         Ok((procedure, codec, context)) => dispatch(procedure, codec, context, &head.headers, body).await,
         Err(response) => {
             body::drain(&head.headers, &mut body).await;
@@ -109,6 +111,7 @@ async fn checked<'a>(
     path: &str,
     method: &Method,
     headers: &HeaderMap,
+    names: &ClientNames,
 ) -> Result<(Procedure, Codec, Context<'a>), Early> {
     let Some(procedure) = Procedure::of(path) else {
         let response =
@@ -122,7 +125,7 @@ async fn checked<'a>(
         return Err(Box::new(response));
     }
     let refused = |error: ConnectError| Box::new(error_response(&error));
-    let (caller, scopes) = authenticate(app, procedure, headers).await.map_err(refused)?;
+    let (caller, scopes) = authenticate(app, procedure, headers, names).await.map_err(refused)?;
     // freeboard.v1 has one encoding.
     let codec =
         codec(headers).filter(|codec| *codec == Codec::Json || !matches!(procedure, Procedure::Runs(_)));
@@ -154,11 +157,12 @@ fn undecoded(code: Code, text: String) -> Response<Full<Bytes>> {
     response
 }
 
-/// The caller by its bearer token, and what it may do.
+/// The caller by its bearer token, or without one by its certificate, and what it may do.
 async fn authenticate(
     app: &App,
     procedure: Procedure,
     headers: &HeaderMap,
+    names: &ClientNames,
 ) -> Result<(Option<String>, Scopes), ConnectError> {
     let Some(callers) = app.doorkeeper.callers() else {
         return Ok((None, Scopes { run: true, sessions: true, admin: false }));
@@ -166,12 +170,17 @@ async fn authenticate(
     let refused = |code, text: String| ConnectError::refused(code, NotDispatchedReason::Permission, text);
     let unauthenticated =
         || refused(Code::Unauthenticated, "a bearer token of a known caller is needed".to_owned());
-    let token = bearer(headers).ok_or_else(unauthenticated)?;
-    let verdict = match callers.verify(token, unix_ms(SystemTime::now()) / 1000) {
-        Verdict::Unknown if callers.has_issuers() => {
-            callers.verify_jwt(token).await.map_err(|error| not_believed(&error, unauthenticated))?
+    // Who says who it is with a token is that, or nobody.
+    let verdict = if headers.contains_key(AUTHORIZATION) {
+        let token = bearer(headers).ok_or_else(unauthenticated)?;
+        match callers.verify(token, unix_ms(SystemTime::now()) / 1000) {
+            Verdict::Unknown if callers.has_issuers() => {
+                callers.verify_jwt(token).await.map_err(|error| not_believed(&error, unauthenticated))?
+            }
+            verdict => Some(verdict),
         }
-        verdict => Some(verdict),
+    } else {
+        Some(callers.verify_certificate(&names.0))
     };
     let Some(Verdict::Known { id, scopes }) = verdict else { return Err(unauthenticated()) };
     match procedure.missing(scopes) {

@@ -24,7 +24,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Add a caller; its token is printed once and stored nowhere. One with --subject has none: its issuer's tokens count
+    /// Add a caller; its token is printed once and stored nowhere. One with --subject or --certificate has none
     Create {
         name: String,
         /// Who it is at --issuer: the exact `sub` of its tokens
@@ -33,6 +33,9 @@ enum Action {
         /// One of the file's issuers, by its exact name
         #[arg(long, value_name = "ISSUER", requires = "subject")]
         issuer: Option<String>,
+        /// A URI or DNS name of its client certificate
+        #[arg(long, value_name = "NAME", conflicts_with = "subject")]
+        certificate: Option<String>,
         #[command(flatten)]
         grants: GrantArguments,
     },
@@ -96,7 +99,11 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
         None => default_file()?,
     };
     match arguments.action {
-        Action::Create { name, subject: Some(subject), issuer: Some(issuer), grants } => {
+        Action::Create { name, certificate: Some(certificate), grants, .. } => {
+            callers::add_certificate(&file, &name, &certificate, &grants.grants())?;
+            say(&format!("sandboxd: made `{name}` in {}", file.display()));
+        }
+        Action::Create { name, subject: Some(subject), issuer: Some(issuer), grants, .. } => {
             let subject = callers::Subject { issuer, subject };
             callers::add_subject(&file, &name, &subject, &grants.grants())?;
             say(&format!("sandboxd: made `{name}` in {}", file.display()));
@@ -145,6 +152,7 @@ fn known_by(caller: &callers::Caller, now_unix: u64) -> String {
     if let (Some(issuer), Some(subject)) = (&caller.issuer, &caller.subject) {
         known.push(format!("{subject} of {issuer}"));
     }
+    known.extend(caller.certificate.iter().map(|name| format!("certificate {name}")));
     if let Some(old) = caller.previous.as_ref().filter(|old| old.until_unix > now_unix) {
         known.push(format!("{} for {} s more", begin(&old.token_sha256), old.until_unix - now_unix));
     }

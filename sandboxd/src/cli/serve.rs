@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{Exit, Failure, put, say, start};
-use crate::api::{App, Doorkeeper, operate, serve, tell};
+use crate::api::{App, Doorkeeper, Entrance, Tls, operate, serve_all, tell};
 use crate::attest::Signer;
 use crate::callers::Callers;
 use crate::config::{Config, Flags, hardened};
@@ -179,8 +179,14 @@ async fn run(
     };
     let address = listener.local_addr().map_err(failed)?;
     let metrics = metrics(&app, config).await?;
+    let (mut entrances, tls) = (vec![Entrance { listener, tls: None }], tls(config).await?);
     let stop = Signals::new(lifeline)?;
-    let reload = tokio::spawn(reload(Arc::clone(&app), config.clone(), signal(SignalKind::hangup())?));
+    let reload = tokio::spawn(reload(
+        Arc::clone(&app),
+        config.clone(),
+        tls.as_ref().map(|(_, tls)| Arc::clone(tls)),
+        signal(SignalKind::hangup())?,
+    ));
     tracing::info!(broker = ?config.broker.value, "serving on http://{address}");
     if let Some(mut ready) = ready {
         // Nobody waits any more when it cannot be written.
@@ -192,7 +198,8 @@ async fn run(
         stop.wait().await;
         ServiceManager.stopping();
     };
-    let served = serve(app, listener, stop).await;
+    entrances.extend(tls.map(|(listener, tls)| Entrance { listener, tls: Some(tls) }));
+    let served = serve_all(app, entrances, stop).await;
     reload.abort();
     alive.abort();
     // To the end of the grace time, so that it can be seen how it goes.
@@ -200,6 +207,16 @@ async fn run(
     served?;
     say("sandboxd: stopped");
     Ok(())
+}
+
+/// The way in over TLS, when one is wanted.
+async fn tls(config: &Config) -> Result<Option<(TcpListener, Arc<Tls>)>, Failure> {
+    let Some((address, files)) = config.tls() else { return Ok(None) };
+    let tls = Arc::new(Tls::new(files)?);
+    let failed = |source| ServeFailure::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    tracing::info!("serving on https://{}", listener.local_addr().map_err(failed)?);
+    Ok(Some((listener, tls)))
 }
 
 /// Where a collector asks, when one is wanted.
@@ -258,15 +275,28 @@ impl Signals {
 }
 
 /// The callers file is read again on SIGHUP and when it has changed; a file that cannot be used changes nothing.
-async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
+async fn reload(app: Arc<App>, config: Config, tls: Option<Arc<Tls>>, mut hangup: Signal) {
     let Some(file) = config.callers.value.as_deref() else { return };
     let mut seen = identity(file);
+    let mut seen_tls = tls.as_deref().map(identities);
     loop {
         let look = tokio::time::sleep(CALLERS_LOOK_INTERVAL);
         let asked = tokio::select! {
             hangup = hangup.recv() => hangup.is_some(),
             () = look => false,
         };
+        if let Some(tls) = &tls {
+            let now = Some(identities(tls));
+            if asked || now != seen_tls {
+                seen_tls = now;
+                match tls.reload() {
+                    Ok(()) => tracing::info!("certificates reloaded"),
+                    Err(error) => {
+                        tracing::error!(error = crate::causes::chain(&error), "the old certificates stay");
+                    }
+                }
+            }
+        }
         let now = identity(file);
         if !asked && now == seen {
             continue;
@@ -286,8 +316,20 @@ async fn reload(app: Arc<App>, config: Config, mut hangup: Signal) {
     }
 }
 
+/// Of all files of the way in over TLS.
+fn identities(tls: &Tls) -> Vec<Option<FileIdentity>> {
+    let files = tls.files();
+    [Some(&files.certificate), Some(&files.key), files.client_ca.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|file| identity(file))
+        .collect()
+}
+
+type FileIdentity = (u64, u64, i64, i64);
+
 /// Changes whenever the file does: it is replaced as a whole.
-fn identity(file: &std::path::Path) -> Option<(u64, u64, i64, i64)> {
+fn identity(file: &std::path::Path) -> Option<FileIdentity> {
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec()))
 }

@@ -10,6 +10,7 @@ use freeboard_policy::Tier;
 use super::load::{ConfigError, Environment};
 use super::schema::Schema;
 use crate::admission::Limits;
+use crate::api::TlsFiles;
 use crate::isolate::view::View;
 use crate::limits::{
     DEFAULT_CONCURRENT, DEFAULT_RATE_PER_MINUTE, DEFAULT_SESSION_IDLE, DEFAULT_SESSION_LIFETIME,
@@ -79,6 +80,10 @@ pub struct Config {
     pub state_folder: Setting<Option<PathBuf>>,
     pub attest_socket: Setting<Option<PathBuf>>,
     pub metrics_listen: Setting<Option<SocketAddr>>,
+    pub tls_listen: Setting<Option<SocketAddr>>,
+    pub tls_certificate: Setting<Option<PathBuf>>,
+    pub tls_key: Setting<Option<PathBuf>>,
+    pub tls_client_ca: Setting<Option<PathBuf>>,
     pub max_concurrent: Setting<u32>,
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
@@ -214,6 +219,16 @@ impl Config {
                 "attest_socket",
                 layers.file(schema.attest_socket.clone().map(Some), None),
             )?,
+            tls_listen: tls_listen(layers.file(schema.tls_listen.map(Some), None), schema)?,
+            tls_certificate: absolute(
+                "tls_certificate",
+                layers.file(schema.tls_certificate.clone().map(Some), None),
+            )?,
+            tls_key: absolute("tls_key", layers.file(schema.tls_key.clone().map(Some), None))?,
+            tls_client_ca: absolute(
+                "tls_client_ca",
+                layers.file(schema.tls_client_ca.clone().map(Some), None),
+            )?,
             metrics_listen: loopback("metrics_listen", layers.file(schema.metrics_listen.map(Some), None))?,
             max_concurrent_per_caller: at_least_one(
                 "max_concurrent_per_caller",
@@ -279,6 +294,16 @@ impl Config {
         }
     }
 
+    /// Where the API is served over TLS, and with what.
+    pub fn tls(&self) -> Option<(SocketAddr, TlsFiles)> {
+        let files = TlsFiles {
+            certificate: self.tls_certificate.value.clone()?,
+            key: self.tls_key.value.clone()?,
+            client_ca: self.tls_client_ca.value.clone(),
+        };
+        Some((self.tls_listen.value?, files))
+    }
+
     pub fn engines(&self) -> Engines {
         Engines {
             gvisor_runsc: self.gvisor_runsc.value.clone(),
@@ -326,6 +351,22 @@ fn value(option: &'static str, value: impl fmt::Display, problem: &'static str) 
 
 fn at_least_one(option: &'static str, setting: Setting<u32>) -> Result<Setting<u32>, ConfigError> {
     if setting.value == 0 { Err(value(option, 0, "it must be at least 1")) } else { Ok(setting) }
+}
+
+/// Of the options for TLS either all that are needed are there, or none.
+fn tls_listen(
+    setting: Setting<Option<SocketAddr>>,
+    schema: &Schema,
+) -> Result<Setting<Option<SocketAddr>>, ConfigError> {
+    let any = schema.tls_certificate.is_some() || schema.tls_key.is_some() || schema.tls_client_ca.is_some();
+    let all = schema.tls_certificate.is_some() && schema.tls_key.is_some();
+    match setting.value {
+        Some(address) if !all => {
+            Err(value("tls_listen", address, "it needs `tls_certificate` and `tls_key`"))
+        }
+        None if any => Err(value("tls_listen", "", "it is missing: the other `tls_` options are for it")),
+        _ => Ok(setting),
+    }
 }
 
 /// An address that asks nobody who they are.
@@ -482,6 +523,11 @@ impl fmt::Display for Config {
         line(f, "callers", &self.callers, path(&self.callers.value))?;
         line(f, "state_folder", &self.state_folder, path(&self.state_folder.value))?;
         line(f, "attest_socket", &self.attest_socket, path(&self.attest_socket.value))?;
+        let tls = self.tls_listen.value.map(|address| quoted(&address));
+        line(f, "tls_listen", &self.tls_listen, tls)?;
+        line(f, "tls_certificate", &self.tls_certificate, path(&self.tls_certificate.value))?;
+        line(f, "tls_key", &self.tls_key, path(&self.tls_key.value))?;
+        line(f, "tls_client_ca", &self.tls_client_ca, path(&self.tls_client_ca.value))?;
         let metrics = self.metrics_listen.value.map(|address| quoted(&address));
         line(f, "metrics_listen", &self.metrics_listen, metrics)?;
         let numbers = [

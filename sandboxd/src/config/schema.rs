@@ -31,6 +31,14 @@ pub struct Schema {
     /// Socket of the process that signs the records of started runs (freeboard.v1), `sandboxd attest serve`, as an absolute path. Default:
     /// none, so that they are not signed.
     pub attest_socket: Option<PathBuf>,
+    /// Address of the API over TLS, besides `listen`; any address. Needs `tls_certificate` and `tls_key`. Default: none.
+    pub tls_listen: Option<SocketAddr>,
+    /// PEM of the certificate of `tls_listen`, with what is between it and its authority; an absolute path. Read again when it changes.
+    pub tls_certificate: Option<PathBuf>,
+    /// PEM of its private key, which only its owner can read; an absolute path.
+    pub tls_key: Option<PathBuf>,
+    /// PEM of the authority of callers' certificates; an absolute path. Default: none, so that callers need tokens.
+    pub tls_client_ca: Option<PathBuf>,
     /// Address of the metrics, for a collector on this host: a loopback address. Default: none, so that there are none.
     pub metrics_listen: Option<SocketAddr>,
     /// Runs at once; one more is refused with `capacity`. Default 8: each may use a whole CPU and its memory limit.
