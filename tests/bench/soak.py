@@ -73,13 +73,15 @@ def cycle(lab, tool, process):
 
 
 def records(folder):
-    """Records of requests in the log by verdict."""
+    """Requests in the log by verdict; equal refusals of a short time are counted in one record."""
     found = {}
     for file in folder.glob("audit*.jsonl"):
         with file.open() as lines:
             for line in lines:
                 record = json.loads(line)
-                if verdict := record.get("verdict"):
+                if record.get("of") == "request":
+                    found["denied"] = found.get("denied", 0) + record["count"]
+                elif verdict := record.get("verdict"):
                     found[verdict] = found.get(verdict, 0) + 1
     return found
 
