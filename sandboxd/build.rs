@@ -36,5 +36,20 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("quickjs.cwasm"), compiled)?;
     println!("cargo:rustc-env=FREEBOARD_ENGINE_SHA256={digest}");
     println!("cargo:rustc-env=FREEBOARD_ENGINE_TARGET={target}");
+    link_own_unwinder()?;
+    Ok(())
+}
+
+/// Gives the program an unwinder of its own instead of libgcc's shared one: a library less to find and to bind at each start,
+/// and one that asks the processor a dozen questions, each of which costs microseconds where processors are emulated.
+fn link_own_unwinder() -> Result<(), Box<dyn Error>> {
+    if std::env::var("CARGO_CFG_TARGET_ENV")? != "gnu" {
+        return Ok(());
+    }
+    let folder = Path::new(&std::env::var("OUT_DIR")?).join("link");
+    std::fs::create_dir_all(&folder)?;
+    // The standard library asks for the shared one by this name; the compiler's static halves of it are always there.
+    std::fs::write(folder.join("libgcc_s.a"), "GROUP ( -lgcc_eh -lgcc )\n")?;
+    println!("cargo:rustc-link-arg-bins=-L{}", folder.display());
     Ok(())
 }

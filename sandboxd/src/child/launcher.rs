@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, socketpair};
@@ -18,6 +19,9 @@ use crate::isolate::{Boundary, Limits};
 pub struct Launcher {
     socket: Option<OwnedFd>,
     pid: Pid,
+    service: Service,
+    /// It has said its last word: nothing of any run is left, and it only has to end.
+    is_done: AtomicBool,
 }
 
 /// Whether the process that forks has one thread.
@@ -72,7 +76,9 @@ impl Launcher {
             Threads::NotAsked => sys::fork_whatever_the_threads()?,
         };
         match side {
-            Side::Parent(pid) => Ok(Self { socket: Some(ours), pid }),
+            Side::Parent(pid) => {
+                Ok(Self { socket: Some(ours), pid, service, is_done: AtomicBool::new(false) })
+            }
             Side::Child => {
                 drop(ours);
                 let code = serve(theirs, service);
@@ -85,13 +91,24 @@ impl Launcher {
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.socket.as_ref().map(AsFd::as_fd)
     }
+
+    /// Takes note that a run is gone. That of a launcher for one run is the last, and everything that it made was removed
+    /// before it said so.
+    pub(crate) fn heard_gone(&self) {
+        if self.service != Service::ManyRuns {
+            self.is_done.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Drop for Launcher {
-    /// Closes the socket and waits until the launcher has ended every run and removed what it made.
+    /// Closes the socket and waits until the launcher has ended every run and removed what it made. One that has done so
+    /// is not waited for: this process ends as well, and taking down the launcher's memory takes the kernel a while.
     fn drop(&mut self) {
         drop(self.socket.take());
-        let _ = waitpid(Some(self.pid), WaitOptions::empty());
+        let is_done = *self.is_done.get_mut();
+        let options = if is_done { WaitOptions::NOHANG } else { WaitOptions::empty() };
+        let _ = waitpid(Some(self.pid), options);
     }
 }
 

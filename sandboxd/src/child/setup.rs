@@ -104,12 +104,14 @@ fn begin(line: &OwnedFd, entrances: Vec<File>) -> Result<(), SetupError> {
 /// The steps in order. Later ones take away what earlier ones needed.
 fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Result<Surroundings, SetupError> {
     become_guest_user(boundary)?;
-    let (doors, sockets) = open_gate(boundary.gate.as_ref())?;
+    let (doors, sockets) = open_gate_while(boundary.gate.as_ref(), || {
+        mounts::build(boundary).map_err(|error| SetupError { step: error.what, source: error.source })
+    })?;
     // SECURITY: handed over and closed here before anything is measured: the gate's sockets are the broker's alone
     // (test: the_sockets_are_the_brokers_alone).
     send_doors(channel, &Doors { doors, ..Doors::default() }, sockets)
         .map_err(at("hand the gate's sockets over"))?;
-    mounts::enter(boundary).map_err(|error| SetupError { step: error.what, source: error.source })?;
+    mounts::enter().map_err(|error| SetupError { step: error.what, source: error.source })?;
     silence().map_err(at("open /dev/null"))?;
     privileges::set_rlimits(&boundary.limits, by_group).map_err(at("set resource limits"))?;
     // SECURITY: a policy that was inherited is no right of the user's code: one loop of it would stop the host.
@@ -152,6 +154,31 @@ pub(crate) fn silence() -> io::Result<()> {
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     Ok(())
+}
+
+/// Makes the gate of this network namespace, and does `work`.
+///
+/// The kernel takes about as long for the one as for the other, so both are done at once. The gate is made on a thread
+/// that has ended before anything is taken away from this one, since capabilities and filters are each thread's own.
+/// Without a gate there is nothing to share out.
+fn open_gate_while(
+    gate: Option<&GatePorts>,
+    work: impl FnOnce() -> Result<(), SetupError>,
+) -> Result<(Vec<serde_json::Value>, Vec<OwnedFd>), SetupError> {
+    if gate.is_none() {
+        work()?;
+        return open_gate(None);
+    }
+    std::thread::scope(|scope| {
+        let opening = std::thread::Builder::new()
+            .name("gate".into())
+            .spawn_scoped(scope, || open_gate(gate))
+            .map_err(at("make the gate"))?;
+        let worked = work();
+        let opened = opening.join();
+        worked?;
+        opened.map_err(|_| at("make the gate")(io::Error::other("its thread panicked")))?
+    })
 }
 
 /// Makes the gate of this network namespace. Without one there is only `lo`, so that programs can speak with themselves.

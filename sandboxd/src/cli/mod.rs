@@ -48,9 +48,36 @@ enum Command {
     Mcp(mcp::Arguments),
 }
 
+/// `run` without the other commands: defining all of them is a tenth of what a short run executes by itself.
+#[derive(Debug, Parser)]
+#[command(name = "sandboxd")]
+struct RunAlone {
+    #[command(subcommand)]
+    command: RunCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum RunCommand {
+    Run(run::Arguments),
+}
+
+impl RunAlone {
+    /// `None` for other commands, for help and for mistakes: those are for the whole definition.
+    fn parse(arguments: &[OsString]) -> Option<run::Arguments> {
+        if arguments.get(1).is_none_or(|command| command != "run") {
+            return None;
+        }
+        let RunCommand::Run(parsed) = Self::try_parse_from(arguments).ok()?.command;
+        Some(parsed)
+    }
+}
+
 /// The whole program. Single-threaded when a command begins.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    if let Some(arguments) = RunAlone::parse(&arguments) {
+        return run::main(arguments);
+    }
     let parsed = match Arguments::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
         Err(error) => {

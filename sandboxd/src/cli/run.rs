@@ -104,8 +104,10 @@ enum InputError {
 }
 
 pub(super) fn main(arguments: Arguments) -> ExitCode {
+    let prepared = prepare(&arguments);
+    // While the helpers begin.
     super::log("warn");
-    match prepare(&arguments) {
+    match prepared {
         Ok((launcher, order, failed)) => carry_out(&arguments, &launcher, order, &failed).into(),
         Err(failure) => {
             report(failure.as_ref());
@@ -122,7 +124,13 @@ fn prepare(arguments: &Arguments) -> Result<(Launcher, Order, Vec<NotStarted>), 
     // A provider costs milliseconds to start; a grant's floor is not known yet, so with grants all are there.
     let enough = if config.providers.value.is_empty() && order.grants.is_empty() { 1 } else { kinds.len() };
     let likely = if could_be_wasm(&config, &order) { Kind::Wasm } else { Kind::Native };
-    let service = |kind| if kind == likely { Service::OneRun } else { Service::ManyRuns };
+    // Without configuration the others are there for a grant's floor alone, and none of them starts a thread.
+    let others = if config.providers.value.is_empty() && kinds.contains(&likely) {
+        Service::Unlikely
+    } else {
+        Service::ManyRuns
+    };
+    let service = |kind| if kind == likely { Service::OneRun } else { others };
     let (providers, failed) = start::providers(&kinds, enough, &config, service);
     Ok((start::launcher(&config, providers), order, failed))
 }

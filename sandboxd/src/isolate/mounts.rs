@@ -93,8 +93,8 @@ const MASKED_FILES: [&str; 20] = [
 const MASKED_FOLDERS: [&str; 10] =
     ["acpi", "asound", "bus", "driver", "fs", "irq", "pressure", "scsi", "sysvipc", "tty"];
 
-/// Builds the root and makes it the process's own. Afterwards the current directory is `/work`.
-pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
+/// Builds the root and stands in it. `/` is still the host's.
+pub fn build(boundary: &Boundary) -> Result<(), MountError> {
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(at("make the mounts private"))?;
     // Before the stage covers anything: a place of the view may be below it.
@@ -113,6 +113,11 @@ pub fn enter(boundary: &Boundary) -> Result<(), MountError> {
     for (link, target) in [("var/tmp", "/tmp"), ("var/run", "/run")] {
         std::os::unix::fs::symlink(target, link).map_err(at(format_args!("link /{link}")))?;
     }
+    Ok(())
+}
+
+/// Makes what was built the process's root. Afterwards the current directory is `/work`.
+pub fn enter() -> Result<(), MountError> {
     pivot()?;
     std::env::set_current_dir("/work").map_err(at("enter /work"))
 }

@@ -86,6 +86,9 @@ pub struct Engines {
 pub enum Service {
     /// One run, here and now; then the process ends.
     OneRun,
+    /// One run at most, which most likely goes elsewhere: no helper is started before it comes. The process has one thread
+    /// until then.
+    Unlikely,
     /// Runs of any caller, one after the other and at once.
     ManyRuns,
 }
@@ -113,6 +116,7 @@ pub fn start(
             let settings = wasm::Settings::of(limits);
             Ok(Arc::new(match service {
                 Service::OneRun => WasmProvider::for_one_run(settings)?,
+                Service::Unlikely => WasmProvider::without_workers(settings)?,
                 Service::ManyRuns => WasmProvider::new(settings)?,
             }))
         }
@@ -125,7 +129,7 @@ pub fn start(
                 allowance,
                 ..GvisorConfig::default()
             };
-            Ok(Arc::new(GvisorProvider::start(config)?))
+            Ok(Arc::new(GvisorProvider::start(config, service)?))
         }
         Kind::Docker => {
             let usual = DockerConfig::default();

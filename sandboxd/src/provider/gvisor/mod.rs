@@ -30,7 +30,7 @@ use super::native::can_run;
 use super::native::link::LazyLink;
 use super::native::sandbox::{Interpreters, NativeSandbox};
 use super::program::{Program, find_guest};
-use super::{CreateError, Description, Plan, Provider, Sandbox};
+use super::{CreateError, Description, Plan, Provider, Sandbox, Service};
 use crate::child::launcher::Launcher;
 use crate::isolate::kernel::{Gvisor, Kernel};
 use crate::isolate::namespaces::Identity;
@@ -60,17 +60,18 @@ pub struct GvisorProvider {
 
 impl GvisorProvider {
     /// Looks for the runtime, then forks the launcher. Called while the process has one thread.
-    pub fn start(config: GvisorConfig) -> Result<Self, CreateError> {
+    pub fn start(config: GvisorConfig, service: Service) -> Result<Self, CreateError> {
         runtime::find_runsc(config.runsc.as_deref())?;
-        let launcher = Launcher::start().map_err(|source| CreateError::Step {
-            step: "fork the launcher (the process must have one thread)".into(),
-            source,
-        })?;
-        Self::new(config, launcher)
+        let link = LazyLink::of(service, None)?;
+        Self::with(config, link)
     }
 
     /// Looks at the runtime and at the host's tools (or the given root), and takes over the launcher.
     pub fn new(config: GvisorConfig, launcher: Launcher) -> Result<Self, CreateError> {
+        Self::with(config, LazyLink::new(launcher))
+    }
+
+    fn with(config: GvisorConfig, link: LazyLink) -> Result<Self, CreateError> {
         let runsc = Arc::new(runtime::find_runsc(config.runsc.as_deref())?);
         let guest = find_guest(config.guest.as_deref())?;
         let view = match &config.root {
@@ -81,7 +82,7 @@ impl GvisorProvider {
             .map_err(|source| CreateError::Step { step: "look at the tools for the guest".into(), source })?;
         let (node, python) = (view.find_program("node"), view.find_program("python3"));
         let next_identity = AtomicU32::new(std::process::id());
-        Ok(Self { config, runsc, guest, view, node, python, link: LazyLink::new(launcher), next_identity })
+        Ok(Self { config, runsc, guest, view, node, python, link, next_identity })
     }
 
     /// The digest is worked out by the first run, and not on a thread that serves others.
@@ -157,17 +158,13 @@ impl Provider for GvisorProvider {
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>> {
         Box::pin(async move {
             can_run(NAME, &plan.job.payload, self.node.is_some())?;
+            // First of all: it may fork, and working out the digest of the runtime starts a thread.
+            let link = self.link.get()?;
             let boundary = self.boundary(plan).await?;
             let interpreters = Interpreters::of(self.node.as_deref(), self.python.as_deref());
             let job = plan.job.clone();
-            let sandbox = NativeSandbox::create(
-                self.link.get()?,
-                boundary,
-                job,
-                interpreters,
-                Arc::new(measure::measure),
-            )
-            .await?;
+            let sandbox =
+                NativeSandbox::create(link, boundary, job, interpreters, Arc::new(measure::measure)).await?;
             Ok(Box::new(sandbox) as Box<dyn Sandbox>)
         })
     }

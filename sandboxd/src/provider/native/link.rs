@@ -14,9 +14,9 @@ use tokio::task::JoinHandle;
 use crate::child::launcher::Launcher;
 use crate::child::message::{FromLauncher, ToLauncher, receive, send};
 use crate::child::sys::watch_readable;
-use crate::isolate::Boundary;
 use crate::isolate::cgroup::{Group, Usage};
-use crate::provider::CreateError;
+use crate::isolate::{Boundary, Limits};
+use crate::provider::{CreateError, Service};
 
 /// The child of a run as the launcher made it.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub(in crate::provider) struct LazyLink(Mutex<LauncherState>);
 
 #[derive(Debug)]
 enum LauncherState {
+    /// By the first run, which comes while the process still has one thread.
+    Unforked,
     Forked(Launcher),
     Linked(Arc<Link>),
     /// The runtime could not take it over.
@@ -62,12 +64,25 @@ impl LazyLink {
         Self(Mutex::new(LauncherState::Forked(launcher)))
     }
 
+    /// The launcher that `service` needs. `ahead`: the limits of a first process that is made before its run comes, where
+    /// they are known by then.
+    pub(in crate::provider) fn of(service: Service, ahead: Option<Limits>) -> Result<Self, CreateError> {
+        let launcher = match (service, ahead) {
+            (Service::Unlikely, _) => return Ok(Self(Mutex::new(LauncherState::Unforked))),
+            (Service::OneRun, Some(limits)) => Launcher::start_for_one_run(limits),
+            (Service::OneRun, None) | (Service::ManyRuns, _) => Launcher::start(),
+        };
+        let step = "fork the launcher (the process must have one thread)";
+        launcher.map(Self::new).map_err(|source| CreateError::Step { step: step.into(), source })
+    }
+
     /// The link; made by the first run, inside the runtime that serves the runs.
     pub(in crate::provider) fn get(&self) -> Result<Arc<Link>, CreateError> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let link = match std::mem::replace(&mut *state, LauncherState::Lost) {
             LauncherState::Linked(link) => Ok(link),
             LauncherState::Forked(launcher) => Link::new(launcher).map(Arc::new),
+            LauncherState::Unforked => Launcher::start().and_then(Link::new).map(Arc::new),
             LauncherState::Lost => Err(io::Error::from(io::ErrorKind::NotConnected)),
         };
         let link =
@@ -82,7 +97,7 @@ struct Shared {
     socket: AsyncFd<OwnedFd>,
     waiting: Mutex<Waiting>,
     /// Dropped last: it waits until the launcher, which has seen the end of the socket, has cleaned up.
-    _launcher: Launcher,
+    launcher: Launcher,
 }
 
 type Created = Result<Child, LinkError>;
@@ -101,8 +116,7 @@ impl Link {
     pub(super) fn new(launcher: Launcher) -> io::Result<Self> {
         let socket = launcher.socket().ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         let socket = watch_readable(socket.try_clone_to_owned()?)?;
-        let shared =
-            Arc::new(Shared { socket, waiting: Mutex::new(Waiting::default()), _launcher: launcher });
+        let shared = Arc::new(Shared { socket, waiting: Mutex::new(Waiting::default()), launcher });
         let reader = tokio::spawn(read_answers(Arc::clone(&shared)));
         Ok(Self { shared, reader })
     }
@@ -161,6 +175,7 @@ impl Shared {
                 }
             }
             FromLauncher::Gone { id, usage } => {
+                self.launcher.heard_gone();
                 if let Some(gone) = waiting.gone.remove(&id) {
                     let _ = gone.send(usage);
                 }

@@ -46,19 +46,16 @@ pub struct NativeProvider {
 impl NativeProvider {
     /// Forks the launcher and looks at the host's tools. Called while the process has one thread.
     pub fn start(config: NativeConfig, service: Service) -> Result<Self, CreateError> {
-        let launcher = match service {
-            Service::OneRun => Launcher::start_for_one_run(config.allowance.limits()),
-            Service::ManyRuns => Launcher::start(),
-        };
-        let launcher = launcher.map_err(|source| CreateError::Step {
-            step: "fork the launcher (the process must have one thread)".into(),
-            source,
-        })?;
-        Self::new(config, launcher)
+        let link = LazyLink::of(service, Some(config.allowance.limits()))?;
+        Self::with(config, link)
     }
 
     /// Looks at the host's tools (or the given root) and takes over the launcher. Needs no runtime yet.
     pub fn new(config: NativeConfig, launcher: Launcher) -> Result<Self, CreateError> {
+        Self::with(config, LazyLink::new(launcher))
+    }
+
+    fn with(config: NativeConfig, link: LazyLink) -> Result<Self, CreateError> {
         if geteuid().is_root() {
             config.check_ids(&std::fs::read_to_string("/etc/passwd").unwrap_or_default())?;
         }
@@ -74,7 +71,6 @@ impl NativeProvider {
         let view = view.map_err(step("look at the tools for the guest"))?;
         let (node, python) = (view.find_program("node"), view.find_program("python3"));
         let next_identity = AtomicU32::new(std::process::id());
-        let link = LazyLink::new(launcher);
         Ok(Self { config, view, node, python, link, next_identity })
     }
 

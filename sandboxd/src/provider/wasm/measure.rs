@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use freeboard_control::{Evidence, Fact};
@@ -25,6 +25,24 @@ const THREADS: &str = "2";
 const THREAD_LOOKS: u32 = 50;
 const THREAD_LOOK_PAUSE: Duration = Duration::from_millis(1);
 
+const NAMESPACES: [&str; 6] = ["user", "net", "mnt", "ipc", "uts", "cgroup"];
+
+/// What a worker is compared with. Read while it is still locking itself down.
+#[derive(Debug)]
+pub(super) struct Ours {
+    program: (u64, u64),
+    namespaces: [io::Result<PathBuf>; NAMESPACES.len()],
+}
+
+impl Ours {
+    /// `program`: what the worker was started from.
+    pub(super) fn read(program: &Path) -> io::Result<Self> {
+        let program = std::fs::metadata(program)?;
+        let namespaces = NAMESPACES.map(|kind| std::fs::read_link(format!("/proc/self/ns/{kind}")));
+        Ok(Self { program: (program.dev(), program.ino()), namespaces })
+    }
+}
+
 /// One worker as measured.
 #[derive(Debug, Default)]
 pub(super) struct Boundary {
@@ -33,12 +51,12 @@ pub(super) struct Boundary {
 }
 
 impl Boundary {
-    /// Measures what cannot change any more. `report` is what the worker says of itself,
-    /// `expected` the program that it was started from.
-    pub(super) fn of(pid: u32, expected: &Path, report: &str) -> io::Result<Self> {
+    /// Measures what cannot change any more. `report` is what the worker says of itself.
+    pub(super) fn of(pid: u32, ours: &Ours, report: &str) -> io::Result<Self> {
         let status = File::open(format!("/proc/{pid}/status"))?;
-        let mut constant = vec![fact("pid", pid.to_string(), true), program(pid, expected)?];
-        constant.extend(["user", "net", "mnt", "ipc", "uts", "cgroup"].map(|kind| namespace(pid, kind)));
+        let mut constant = vec![fact("pid", pid.to_string(), true), program(pid, ours)?];
+        let pairs = NAMESPACES.iter().zip(&ours.namespaces);
+        constant.extend(pairs.map(|(kind, own)| namespace(pid, kind, own.as_deref().ok())));
         constant.push(descriptors(pid));
         constant.extend(limits(pid)?);
         constant.extend(reported(report));
@@ -95,19 +113,17 @@ fn of_status(text: &str) -> Vec<Fact> {
 }
 
 /// The worker runs the very file that it was started from: this daemon's own.
-fn program(pid: u32, expected: &Path) -> io::Result<Fact> {
-    let ours = std::fs::metadata(expected)?;
+fn program(pid: u32, ours: &Ours) -> io::Result<Fact> {
     let theirs = std::fs::metadata(format!("/proc/{pid}/exe"))?;
-    let same = (ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino());
+    let same = ours.program == (theirs.dev(), theirs.ino());
     Ok(fact("program", if same { "sandboxd" } else { "another" }, same))
 }
 
 /// Informative: a kernel or container may permit no namespaces, and the filter stands without them.
-fn namespace(pid: u32, kind: &str) -> Fact {
-    let read = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}"));
-    let value = match (read("self"), read(&pid.to_string())) {
-        (Ok(ours), Ok(theirs)) if ours == theirs => "shared".to_owned(),
-        (Ok(_), Ok(theirs)) => format!("own {}", theirs.display()),
+fn namespace(pid: u32, kind: &str, own: Option<&Path>) -> Fact {
+    let value = match (own, std::fs::read_link(format!("/proc/{pid}/ns/{kind}"))) {
+        (Some(ours), Ok(theirs)) if ours == theirs => "shared".to_owned(),
+        (Some(_), Ok(theirs)) => format!("own {}", theirs.display()),
         _ => "unreadable".to_owned(),
     };
     fact(&format!("namespace_{kind}"), value, true)

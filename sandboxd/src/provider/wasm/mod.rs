@@ -88,7 +88,8 @@ impl WasmProvider {
         Ok(provider)
     }
 
-    fn without_workers(settings: Settings) -> Result<Self, CreateError> {
+    /// Starts no process before the first run.
+    pub fn without_workers(settings: Settings) -> Result<Self, CreateError> {
         if !(limits::MIN_MEMORY_MIB..=limits::MAX_MEMORY_MIB).contains(&settings.memory_mib) {
             return Err(CreateError::Host {
                 what: format!(

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::super::CreateError;
 use super::frame::{Body, FIRST_RUN, Frame};
 use super::limits::{ACQUIRE_TIMEOUT, MAX_IDLE_WORKERS, MAX_RUNS_PER_WORKER, SPARE_WORKERS, START_TIMEOUT};
-use super::measure::Boundary;
+use super::measure::{Boundary, Ours};
 use super::process::Process;
 
 #[derive(Debug)]
@@ -149,6 +149,7 @@ impl Worker {
         process.control.set_nonblocking(true).map_err(failed)?;
         let stream = process.control.try_clone().and_then(UnixStream::from_std).map_err(failed)?;
         let pid = process.id();
+        let ours = Ours::read(program).map_err(|error| step("measuring a worker", error))?;
         let boundary = Boundary::default();
         let mut worker = Self { process, stream, received: Vec::new(), next_run: FIRST_RUN, boundary };
         let first = worker.receive().await.map_err(failed)?;
@@ -158,7 +159,7 @@ impl Worker {
             _ => return Err(step("a worker spoke out of turn", io::ErrorKind::InvalidData.into())),
         };
         worker.boundary =
-            Boundary::of(pid, program, &report).map_err(|error| step("measuring a worker", error))?;
+            Boundary::of(pid, &ours, &report).map_err(|error| step("measuring a worker", error))?;
         Ok(worker)
     }
 

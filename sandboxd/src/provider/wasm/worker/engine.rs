@@ -7,6 +7,7 @@ use wasmtime::{
 };
 
 use super::super::engine_config;
+use super::Runs;
 use super::host;
 use super::run::Guest;
 use crate::child::sys::EmbeddedCode;
@@ -54,9 +55,28 @@ impl Loaded {
     }
 }
 
-/// Loads the machine code, reserves the one instance's memory, and makes the copy-on-write image by instantiating once.
-pub(super) fn load(memory_mib: u32) -> Result<Loaded, wasmtime::Error> {
+/// Loads the machine code. The first instance makes the copy-on-write image.
+pub(super) fn load(memory_mib: u32, runs: Runs) -> Result<Loaded, wasmtime::Error> {
     let memory_bytes = (memory_mib as usize) << 20;
+    let mut config = Config::new();
+    engine_config::compiled(&mut config, env!("FREEBOARD_ENGINE_TARGET"))?;
+    config.max_wasm_stack(MAX_WASM_STACK_BYTES);
+    config.with_custom_code_memory(Some(Arc::new(EmbeddedCode)));
+    config.allocation_strategy(match runs {
+        Runs::Many => InstanceAllocationStrategy::Pooling(pool(memory_bytes)),
+        // What a pool keeps for the next run costs more than it saves when there is none. The limits of memory and table
+        // are those of `Guest`, with a pool as well.
+        Runs::One => InstanceAllocationStrategy::OnDemand,
+    });
+    let engine = Engine::new(&config)?;
+    let module = crate::child::sys::deserialize_embedded_module(&engine, &COMPILED.bytes)?;
+    let mut linker = Linker::new(&engine);
+    host::add_to(&mut linker)?;
+    Ok(Loaded { pre: InstancePreOfGuest(linker.instantiate_pre(&module)?), memory_bytes })
+}
+
+/// Room for one instance, reserved once.
+fn pool(memory_bytes: usize) -> PoolingAllocationConfig {
     let mut pool = PoolingAllocationConfig::default();
     pool.total_core_instances(1)
         .total_memories(1)
@@ -70,16 +90,5 @@ pub(super) fn load(memory_mib: u32) -> Result<Loaded, wasmtime::Error> {
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(TABLE_ELEMENTS * size_of::<usize>())
         .pagemap_scan(Enabled::Auto);
-    let mut config = Config::new();
-    engine_config::compiled(&mut config, env!("FREEBOARD_ENGINE_TARGET"))?;
-    config.max_wasm_stack(MAX_WASM_STACK_BYTES);
-    config.with_custom_code_memory(Some(Arc::new(EmbeddedCode)));
-    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
-    let engine = Engine::new(&config)?;
-    let module = crate::child::sys::deserialize_embedded_module(&engine, &COMPILED.bytes)?;
-    let mut linker = Linker::new(&engine);
-    host::add_to(&mut linker)?;
-    let loaded = Loaded { pre: InstancePreOfGuest(linker.instantiate_pre(&module)?), memory_bytes };
-    Guest::warm_up(&loaded)?;
-    Ok(loaded)
+    pool
 }

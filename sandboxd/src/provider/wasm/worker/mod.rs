@@ -28,6 +28,7 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg}
 use super::frame::{Body, FIRST_RUN, Frame, RunMessage};
 use engine::Loaded;
 use lockdown::StepError;
+use run::Ready;
 use ticker::Ticker;
 
 /// The hidden first argument that makes sandboxd a worker.
@@ -44,24 +45,31 @@ pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     }
     let memory_mib = arguments.next().and_then(|text| text.to_str()?.parse().ok());
     let Some(memory_mib) = memory_mib else { return Some(ExitCode::FAILURE) };
-    let served = lockdown::take_control_socket().and_then(|control| serve(control, memory_mib));
+    let served = lockdown::take_control_socket().and_then(|control| serve(control, memory_mib, Runs::Many));
     Some(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The life of a worker that was forked, not started: the socket is the only thing that it keeps.
+/// The life of a worker that was forked, not started: the socket is the only thing that it keeps, and there is one run.
 pub(super) fn live(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
     crate::child::sys::scrub_environment();
     // The name of the thread is what an operator sees in a list of processes; nothing hangs on it.
     let _ = rustix::thread::set_name(c"freeboard-wasm");
     std::env::set_current_dir("/")?;
     lockdown::keep_only(&control)?;
-    serve(control, memory_mib)
+    serve(control, memory_mib, Runs::One)
 }
 
-/// Everything, until sandboxd closes the socket.
-fn serve(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
+/// How many runs a worker is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Runs {
+    One,
+    Many,
+}
+
+/// Everything, until sandboxd closes the socket or there are no more runs.
+fn serve(control: OwnedFd, memory_mib: u32, runs: Runs) -> io::Result<()> {
     let control = Arc::new(UnixStream::from(control));
-    let (loaded, ticker, report) = match prepare(memory_mib) {
+    let (loaded, first, ticker, report) = match prepare(&control, memory_mib, runs) {
         Ok(prepared) => prepared,
         Err((step, error)) => {
             let body = Body::Failed { step: format!("{step}: {error}") };
@@ -69,17 +77,23 @@ fn serve(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
         }
     };
     (&*control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
-    Worker { control, loaded, ticker, received: Vec::new() }.serve()
+    Worker { control, loaded, ticker, received: Vec::new() }.serve(first, runs)
 }
 
-fn prepare(memory_mib: u32) -> Result<(Loaded, Ticker, String), StepError> {
-    let (loaded, left) = lockdown::leave_namespaces_while(|| {
-        engine::load(memory_mib).map_err(|error| ("engine", io::Error::other(error.to_string())))
+fn prepare(
+    control: &Arc<UnixStream>,
+    memory_mib: u32,
+    runs: Runs,
+) -> Result<(Loaded, Ready, Ticker, String), StepError> {
+    let ((loaded, first), left) = lockdown::leave_namespaces_while(|| {
+        let loaded = engine::load(memory_mib, runs);
+        let with_first = loaded.and_then(|loaded| Ready::new(control, &loaded).map(|first| (loaded, first)));
+        with_first.map_err(|error| ("engine", io::Error::other(error.to_string())))
     })?;
     let report = lockdown::enter(left)?;
     let ticker = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
     lockdown::filter_system_calls().map_err(|error| ("seccomp", error))?;
-    Ok((loaded, ticker, report))
+    Ok((loaded, first, ticker, report))
 }
 
 /// A locked-down worker between runs.
@@ -91,12 +105,18 @@ struct Worker {
 }
 
 impl Worker {
-    fn serve(mut self) -> io::Result<()> {
+    fn serve(mut self, first: Ready, runs: Runs) -> io::Result<()> {
+        let mut ready = first;
         while let Some((number, message, door)) = self.next_run()? {
             if number == FIRST_RUN {
                 lockdown::become_opaque()?;
             }
-            run::run(&self.control, &self.loaded, &self.ticker, number, message, door)?;
+            ready.run(&self.ticker, number, &message, door)?;
+            if runs == Runs::One {
+                break;
+            }
+            // While sandboxd deals with the end of this run.
+            ready = Ready::new(&self.control, &self.loaded).map_err(io::Error::other)?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! One run: a fresh instance, its code, its timers and requests, and why it ended.
 //!
-//! Nothing of the instance is left when this returns: memory, tables and globals belong to the store that is dropped here
-//! (F33). The instance is never waited for inside a host function: all waiting is in `wait`, with the deadline (F30).
+//! The instance is made before its run is known, so that nobody waits for it, and used once: nothing of it is left when
+//! [`Ready::run`] returns, since memory, tables and globals belong to the store that is dropped there (F33). The instance is never waited for inside a host function: all waiting is in `wait`, with the deadline (F30).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -50,35 +50,27 @@ pub(super) enum Stop {
 }
 
 impl Guest {
-    fn new(
-        control: Arc<UnixStream>,
-        loaded: &Loaded,
-        number: u64,
-        output_limit: u64,
-        timeout: Duration,
-        door: Option<OwnedFd>,
-    ) -> Self {
-        let started = Instant::now();
+    /// Of no run yet: its time is over, and none of its output would be kept.
+    fn of_nobody(control: Arc<UnixStream>, loaded: &Loaded) -> Self {
+        let now = Instant::now();
         Self {
             memory: None,
-            output: Output::new(number, output_limit),
-            exchanges: Exchanges::new(door),
-            started,
+            output: Output::new(0, 0),
+            exchanges: Exchanges::new(None),
+            started: now,
             control,
-            deadline: started + timeout,
+            deadline: now,
             memory_bytes: loaded.memory_bytes,
             memory_refused: false,
         }
     }
 
-    /// Instantiates once without running anything.
-    pub(super) fn warm_up(loaded: &Loaded) -> Result<(), wasmtime::Error> {
-        let (control, _other) = UnixStream::pair()?;
-        let guest = Self::new(Arc::new(control), loaded, 0, 0, Duration::from_secs(1), None);
-        let mut store = Store::new(loaded.engine(), guest);
-        store.set_epoch_deadline(1);
-        loaded.pre().instantiate(&mut store)?;
-        Ok(())
+    /// Becomes the guest of a run that begins now.
+    fn begin(&mut self, number: u64, message: &RunMessage, door: Option<OwnedFd>) {
+        self.output = Output::new(number, message.output_limit);
+        self.exchanges = Exchanges::new(door);
+        self.started = Instant::now();
+        self.deadline = self.started + Duration::from_millis(message.timeout_ms);
     }
 
     /// Called at every epoch while code runs.
@@ -130,41 +122,56 @@ enum End {
     Trapped(String),
 }
 
-/// Runs `message` and reports its end. An error means that sandboxd cannot be talked to any more.
-pub(super) fn run(
-    control: &Arc<UnixStream>,
-    loaded: &Loaded,
-    ticker: &Ticker,
-    number: u64,
-    message: RunMessage,
-    door: Option<OwnedFd>,
-) -> io::Result<()> {
-    let timeout = Duration::from_millis(message.timeout_ms);
-    let guest = Guest::new(Arc::clone(control), loaded, number, message.output_limit, timeout, door);
-    let mut store = Store::new(loaded.engine(), guest);
-    store.limiter(|guest| guest);
-    store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(|mut context| {
-        context.data_mut().check().map_err(wasmtime::Error::from)?;
-        Ok(UpdateDeadline::Continue(1))
-    });
-    ticker.begin();
-    let end = match drive(&mut store, loaded, &message) {
-        Ok(said) => End::Said(said),
-        Err(error) => match error.downcast_ref::<Stop>() {
-            Some(stop) => End::Stopped(*stop),
-            None => End::Trapped(describe(&error)),
-        },
-    };
-    ticker.end();
-    let guest = store.data_mut();
-    // Requests that nobody waits for any more are cut before sandboxd hears of the end.
-    guest.exchanges.close();
-    if matches!(end, End::Stopped(Stop::Orphaned)) {
-        return Err(io::ErrorKind::BrokenPipe.into());
+/// An instance of the snapshot that has run nothing.
+pub(super) struct Ready {
+    store: Store<Guest>,
+    exports: Exports,
+}
+
+impl Ready {
+    pub(super) fn new(control: &Arc<UnixStream>, loaded: &Loaded) -> Result<Self, wasmtime::Error> {
+        let mut store = Store::new(loaded.engine(), Guest::of_nobody(Arc::clone(control), loaded));
+        store.limiter(|guest| guest);
+        store.set_epoch_deadline(1);
+        store.epoch_deadline_callback(|mut context| {
+            context.data_mut().check().map_err(wasmtime::Error::from)?;
+            Ok(UpdateDeadline::Continue(1))
+        });
+        let instance = loaded.pre().instantiate(&mut store)?;
+        let exports = exports(&mut store, &instance)?;
+        store.data_mut().memory = Some(exports.memory);
+        Ok(Self { store, exports })
     }
-    let done = done(end, guest);
-    guest.output.send_with(control, Body::Done(done))
+
+    /// Runs `message` and reports its end. An error means that sandboxd cannot be talked to any more.
+    pub(super) fn run(
+        self,
+        ticker: &Ticker,
+        number: u64,
+        message: &RunMessage,
+        door: Option<OwnedFd>,
+    ) -> io::Result<()> {
+        let Self { mut store, exports } = self;
+        store.data_mut().begin(number, message, door);
+        ticker.begin();
+        let end = match drive(&mut store, &exports, message) {
+            Ok(said) => End::Said(said),
+            Err(error) => match error.downcast_ref::<Stop>() {
+                Some(stop) => End::Stopped(*stop),
+                None => End::Trapped(describe(&error)),
+            },
+        };
+        ticker.end();
+        let guest = store.data_mut();
+        // Requests that nobody waits for any more are cut before sandboxd hears of the end.
+        guest.exchanges.close();
+        if matches!(end, End::Stopped(Stop::Orphaned)) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let done = done(end, guest);
+        let control = Arc::clone(&guest.control);
+        guest.output.send_with(&control, Body::Done(done))
+    }
 }
 
 fn describe(error: &wasmtime::Error) -> String {
@@ -205,25 +212,23 @@ fn done(end: End, guest: &Guest) -> Done {
 
 struct Exports {
     memory: Memory,
+    start: TypedFunc<(u32, u32, u64), i64>,
     inbox: TypedFunc<u32, u32>,
     turn: TypedFunc<(), i64>,
     deliver: TypedFunc<(u32, u32, u32), i64>,
 }
 
-fn drive(store: &mut Store<Guest>, loaded: &Loaded, message: &RunMessage) -> Result<i64, wasmtime::Error> {
-    let instance = loaded.pre().instantiate(&mut *store)?;
-    let exports = exports(store, &instance)?;
-    store.data_mut().memory = Some(exports.memory);
-    let start = instance.get_typed_func::<(u32, u32, u64), i64>(&mut *store, "start")?;
+fn drive(store: &mut Store<Guest>, exports: &Exports, message: &RunMessage) -> Result<i64, wasmtime::Error> {
     let mut seed = [0; 8];
     host_random(&mut seed)?;
 
     let code = message.code.as_bytes();
     let surface = message.surface.as_bytes();
-    if !put(store, &exports, &[code, &[0], surface, &[0]])? {
+    if !put(store, exports, &[code, &[0], surface, &[0]])? {
         return Ok(OUT_OF_MEMORY);
     }
-    let said = start.call(&mut *store, (length(code)?, length(surface)?, u64::from_le_bytes(seed)))?;
+    let lengths = (length(code)?, length(surface)?);
+    let said = exports.start.call(&mut *store, (lengths.0, lengths.1, u64::from_le_bytes(seed)))?;
     if said < 0 {
         return Ok(said);
     }
@@ -235,7 +240,7 @@ fn drive(store: &mut Store<Guest>, loaded: &Loaded, message: &RunMessage) -> Res
         let idle = Duration::from_millis(said.unsigned_abs());
         for answer in wait(store.data_mut(), idle)? {
             let Answer { number, head, body } = answer;
-            if !put(store, &exports, &[head.as_bytes(), &[0], &body, &[0]])? {
+            if !put(store, exports, &[head.as_bytes(), &[0], &body, &[0]])? {
                 return Ok(OUT_OF_MEMORY);
             }
             let said =
@@ -250,6 +255,7 @@ fn drive(store: &mut Store<Guest>, loaded: &Loaded, message: &RunMessage) -> Res
 fn exports(store: &mut Store<Guest>, instance: &Instance) -> Result<Exports, wasmtime::Error> {
     Ok(Exports {
         memory: instance.get_memory(&mut *store, "memory").ok_or(Stop::Broken)?,
+        start: instance.get_typed_func(&mut *store, "start")?,
         inbox: instance.get_typed_func(&mut *store, "inbox")?,
         turn: instance.get_typed_func(&mut *store, "turn")?,
         deliver: instance.get_typed_func(&mut *store, "deliver")?,
