@@ -189,6 +189,18 @@ impl Lab {
         Self::start_resolving(policy, without, &[])
     }
 
+    /// One whose audit log begins a new file often.
+    pub fn start_with_small_files() -> Option<Self> {
+        let mut lab = Self::start()?;
+        let config = std::fs::read_to_string(lab.broker.config_file()).unwrap();
+        let small = config.replacen("[broker.audit]\n", "[broker.audit]\nfile_size = \"64KiB\"\n", 1);
+        assert_ne!(small, config);
+        std::fs::write(lab.broker.config_file(), small).unwrap();
+        lab.broker.kill();
+        lab.restart();
+        Some(lab)
+    }
+
     /// With names that the broker resolves to these addresses, besides the lab's hosts.
     pub fn start_resolving(policy: &str, without: &[&str], names: &[(&str, &str)]) -> Option<Self> {
         let world = Network::with_addresses(&HOSTS.map(address_of))?;

@@ -429,7 +429,7 @@ fn allow_files(lab: &Lab, limit: &str) {
 /// begin a new file then refuses requests, and goes on by itself as well.
 #[test]
 fn e15_without_descriptors_the_broker_waits_and_goes_on() {
-    let Some(lab) = small_files() else { return };
+    let Some(lab) = Lab::start_with_small_files() else { return };
     let (run, other) = (lab.run(&["pub"]), lab.run(&["pub"]));
     let mut kept = other.tls(Way::Transparent, "pub.test");
     assert_eq!(kept.ask(get("pub.test", "/before")).status(), Some(200));
@@ -465,18 +465,6 @@ fn e15_without_descriptors_the_broker_waits_and_goes_on() {
     });
     assert!(metric(&lab, "freeboard_accept_failures_total") > failures, "it is counted");
     verifies(lab);
-}
-
-/// A lab whose log begins a new file often.
-fn small_files() -> Option<Lab> {
-    let mut lab = Lab::start()?;
-    let config = std::fs::read_to_string(lab.broker.config_file()).unwrap();
-    let small = config.replacen("[broker.audit]\n", "[broker.audit]\nfile_size = \"64KiB\"\n", 1);
-    assert_ne!(small, config);
-    std::fs::write(lab.broker.config_file(), small).unwrap();
-    lab.broker.kill();
-    lab.restart();
-    Some(lab)
 }
 
 /// Ends the broker and verifies its log.
@@ -518,7 +506,7 @@ fn fill(folder: &std::path::Path, leave: u64) {
 /// nothing else happens, and everything goes on once there is room.
 #[test]
 fn e19_a_full_disk_refuses_requests_and_loses_no_record() {
-    let Some(mut lab) = small_files() else { return };
+    let Some(mut lab) = Lab::start_with_small_files() else { return };
     let Some(folder) = small_disk(&mut lab, 1024) else { return };
     let run = lab.run(&["items", "pub"]);
     let mut answered = Vec::new();

@@ -23,13 +23,7 @@ fn shown(output: &Output) -> String {
 
 /// A log of several files that a broker wrote while a run did this and that.
 fn recorded() -> Option<Lab> {
-    let mut lab = Lab::start()?;
-    let config = std::fs::read_to_string(lab.broker.config_file()).unwrap();
-    let small = config.replacen("[broker.audit]\n", "[broker.audit]\nfile_size = \"64KiB\"\n", 1);
-    assert_ne!(small, config);
-    std::fs::write(lab.broker.config_file(), small).unwrap();
-    lab.broker.kill();
-    lab.restart();
+    let lab = Lab::start_with_small_files()?;
     let run = lab.run(&["items", "query"]);
     let mut wire = run.tls(Way::Transparent, "api.test");
     for number in 0..READS {
