@@ -17,6 +17,10 @@ pub const INPUT_PIECE_BYTES: usize = 32 << 10;
 /// How long after the deadline of a run its gate closes by itself should sandboxd not close it.
 pub const GATE_GRACE: Duration = Duration::from_secs(10);
 
+/// Times that the group of a run is made again when another launcher, which ended at that moment, took the folder of all along;
+/// after that the run is refused.
+pub const GROUP_ATTEMPTS: usize = 8;
+
 /// Runs at once by default; one more is refused with `capacity`.
 pub const DEFAULT_CONCURRENT: u32 = 8;
 /// Runs per minute and caller by default; above it runs are refused with `capacity`.

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limits, limits};
 use crate::kernel_file;
+use crate::limits::GROUP_ATTEMPTS;
 
 /// Folder below our own group that holds the groups of runs.
 const BASE: &str = "freeboard";
@@ -78,16 +79,20 @@ impl Groups {
 
     /// Makes the group of a run with its limits, still empty.
     pub fn create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
-        match self.try_create(name, wanted) {
-            // Another launcher that ended just now took the base along, which was empty at that moment.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                for base in self.bases() {
-                    let _ = fs::create_dir(base);
+        let mut made = self.try_create(name, wanted);
+        for _ in 0..GROUP_ATTEMPTS {
+            match &made {
+                // Another launcher that ended just now took the base along, which was empty at that moment.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    for base in self.bases() {
+                        let _ = fs::create_dir(base);
+                    }
+                    made = self.try_create(name, wanted);
                 }
-                self.try_create(name, wanted)
+                _ => break,
             }
-            made => made,
         }
+        made
     }
 
     fn try_create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
