@@ -136,10 +136,7 @@ impl Run<'_> {
         request: &Witness,
     ) -> Vec<Witness> {
         let Ok(target) = Target::parse(request.target.as_bytes()) else { return Vec::new() };
-        let mut terms = Vec::new();
-        for policy in [policies.0, policies.1] {
-            self.terms(policy, host, port, &target, &mut terms);
-        }
+        let terms = self.terms(policies, host, port, &target);
         let calls = grpc::paths(terms.iter().filter_map(|terms| terms.grpc.as_ref()));
         let calls = calls.into_iter().map(|target| Witness { target, ..request.clone() });
         std::iter::once(request.clone()).chain(calls).take(SAMPLES_MAX).collect()
@@ -154,16 +151,27 @@ impl Run<'_> {
         request: &Witness,
     ) -> Vec<Sample> {
         let Ok(target) = Target::parse(request.target.as_bytes()) else { return Vec::new() };
-        let mut terms = Vec::new();
-        for policy in [policies.0, policies.1] {
-            self.terms(policy, host, port, &target, &mut terms);
-        }
+        let terms = self.terms(policies, host, port, &target);
         let head = Head { method: &request.method, target: &target, fields: &NoFields };
         sample::samples(head, &terms)
     }
 
-    /// Conditions of the rules whose path matches.
+    /// Conditions of the rules of both policies whose path matches.
     fn terms<'p>(
+        self,
+        (old, new): (&'p Policy, &'p Policy),
+        host: &Host,
+        port: u16,
+        target: &Target,
+    ) -> Vec<&'p Terms> {
+        let mut terms = Vec::new();
+        for policy in [old, new] {
+            self.terms_of(policy, host, port, target, &mut terms);
+        }
+        terms
+    }
+
+    fn terms_of<'p>(
         self,
         policy: &'p Policy,
         host: &Host,

@@ -79,20 +79,18 @@ impl Groups {
 
     /// Makes the group of a run with its limits, still empty.
     pub fn create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
-        let mut made = self.try_create(name, wanted);
         for _ in 0..GROUP_ATTEMPTS {
-            match &made {
+            match self.try_create(name, wanted) {
                 // Another launcher that ended just now took the base along, which was empty at that moment.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     for base in self.bases() {
                         let _ = fs::create_dir(base);
                     }
-                    made = self.try_create(name, wanted);
                 }
-                _ => break,
+                made => return made,
             }
         }
-        made
+        self.try_create(name, wanted)
     }
 
     fn try_create(&self, name: &str, wanted: &Limits) -> io::Result<Option<Group>> {
