@@ -122,21 +122,7 @@ fn independent(folder: &Folder, record_sha256: &str) {
 }
 
 fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("venv-attest");
-    let python = folder.join("bin/python");
-    let has = || {
-        let code = "import securesystemslib.dsse, cryptography";
-        Command::new(&python).args(["-c", code]).output().is_ok_and(|output| output.status.success())
-    };
-    if !has() {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
-        let got = Command::new(folder.join("bin/pip")).args(["install", "--quiet", VERIFIER]).status();
-        if !(made.is_ok_and(|status| status.success()) && got.is_ok_and(|status| status.success())) {
-            eprintln!("SKIPPED: no python3 with venv, or {VERIFIER} cannot be installed");
-            return None;
-        }
-    }
-    Some(python)
+    support::venv("venv-attest", VERIFIER, "import securesystemslib.dsse, cryptography")
 }
 
 #[tokio::test]

@@ -19,21 +19,7 @@ fn sandboxd() -> &'static str {
 
 /// A virtual environment with the client; `None`, loudly, where there is no python3 or no PyPI.
 fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("venv-mcp");
-    let python = folder.join("bin/python");
-    let has_client = || {
-        let import = "from mcp.client.streamable_http import streamable_http_client";
-        Command::new(&python).args(["-c", import]).output().is_ok_and(|output| output.status.success())
-    };
-    if !has_client() {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
-        let got = Command::new(folder.join("bin/pip")).args(["install", "--quiet", CLIENT]).status();
-        if !(made.is_ok_and(|status| status.success()) && got.is_ok_and(|status| status.success())) {
-            eprintln!("SKIPPED: no python3 with venv, or {CLIENT} cannot be installed");
-            return None;
-        }
-    }
-    Some(python)
+    support::venv("venv-mcp", CLIENT, "from mcp.client.streamable_http import streamable_http_client")
 }
 
 fn write_token(file: &Path, mode: u32, token: &str) {

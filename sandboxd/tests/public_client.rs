@@ -6,7 +6,6 @@
 mod support;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 
 use freeboard_sandboxd::session::Settings;
@@ -16,21 +15,8 @@ const CLIENT: &str = "plimsoll-client==0.23.0";
 
 /// A virtual environment with the client; `None`, loudly, where there is no python3 or no PyPI.
 fn python() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join("venv-client");
-    let python = folder.join("bin/python");
-    let has_client = |python: &Path| {
-        let code = "import importlib.metadata as m; assert m.version('plimsoll-client') == '0.23.0'";
-        Command::new(python).args(["-c", code]).output().is_ok_and(|output| output.status.success())
-    };
-    if !has_client(&python) {
-        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
-        let got = Command::new(folder.join("bin/pip")).args(["install", "--quiet", CLIENT]).status();
-        if !(made.is_ok_and(|status| status.success()) && got.is_ok_and(|status| status.success())) {
-            eprintln!("SKIPPED: no python3 with venv, or {CLIENT} cannot be installed");
-            return None;
-        }
-    }
-    Some(python)
+    let code = "import importlib.metadata as m; assert m.version('plimsoll-client') == '0.23.0'";
+    support::venv("venv-client", CLIENT, code)
 }
 
 async fn smoke(daemon: &Daemon, token: Option<&str>) {

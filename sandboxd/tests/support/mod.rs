@@ -19,6 +19,7 @@ mod session;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -496,8 +497,8 @@ pub async fn until(what: &str, condition: impl Fn() -> bool) {
 }
 
 /// The binary under test.
-pub fn sandboxd() -> std::process::Command {
-    let mut command = std::process::Command::new(Path::new(env!("CARGO_BIN_EXE_sandboxd")));
+pub fn sandboxd() -> Command {
+    let mut command = Command::new(Path::new(env!("CARGO_BIN_EXE_sandboxd")));
     command.env_remove("SANDBOX_PROVIDER").env_remove("SANDBOX_MIN_ISOLATION").env_remove("RUST_LOG");
     command
 }
@@ -524,4 +525,22 @@ pub fn copy_private(from: &Path, to: &Path) {
         let file = file.unwrap();
         std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
     }
+}
+
+/// The interpreter of a virtual environment below the target folder in which `code` runs once `package` is installed; `None`,
+/// loudly, where there is no python3 or no PyPI.
+pub fn venv(name: &str, package: &str, code: &str) -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent()?.join(name);
+    let python = folder.join("bin/python");
+    let has_it =
+        || Command::new(&python).args(["-c", code]).output().is_ok_and(|output| output.status.success());
+    if !has_it() {
+        let made = Command::new("python3").args(["-m", "venv"]).arg(&folder).status();
+        let got = Command::new(folder.join("bin/pip")).args(["install", "--quiet", package]).status();
+        if !(made.is_ok_and(|status| status.success()) && got.is_ok_and(|status| status.success())) {
+            eprintln!("SKIPPED: no python3 with venv, or {package} cannot be installed");
+            return None;
+        }
+    }
+    Some(python)
 }
