@@ -89,6 +89,59 @@ fn a_file_that_is_no_toml_is_left_alone() {
     assert!(!problem.render().contains("secret"), "{}", problem.render());
 }
 
+/// Space between two things of a value: nothing, spaces, line ends, comments of their own or at the end of a line.
+fn gap() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        4 => Just(""), 2 => Just("  "), 2 => Just("\n"), 1 => Just("\n\n\n "),
+        1 => Just(" # c\n"), 1 => Just("\n# c ] }\n"), 1 => Just("# c, \"\n\n  # c\n"),
+    ]
+}
+
+/// A value of any depth, with gaps wherever TOML takes them.
+fn value() -> impl Strategy<Value = String> {
+    let leaf = prop_oneof![
+        Just("1"),
+        Just("'https:t'"),
+        Just("\"GET   /a#s\""),
+        Just("\"PATCH /a\""),
+        Just("'''a\n #s b'''"),
+        Just("\"\"\"a\nb\"\"\""),
+        Just("\"a long text that leaves little of its line for what stands beside it, as a note may\""),
+    ];
+    leaf.prop_map(str::to_owned).prop_recursive(3, 12, 4, |inner| {
+        let entries = prop::collection::vec((gap(), inner, gap()), 0..4);
+        (entries, any::<bool>(), any::<bool>(), gap()).prop_map(|(entries, list, comma, end)| {
+            let several = entries.iter().enumerate().map(|(index, (before, value, after))| {
+                if list {
+                    format!("{before}{value}{after}")
+                } else {
+                    format!("{before}k{index}={before}{value}{after}")
+                }
+            });
+            let several: Vec<String> = several.collect();
+            let comma = if comma && !several.is_empty() { "," } else { "" };
+            let (open, close) = if list { ('[', ']') } else { ('{', '}') };
+            format!("{open}{}{comma}{end}{close}", several.join(","))
+        })
+    })
+}
+
+/// The same data, without what a layout may change.
+fn data(text: &str) -> toml::Table {
+    fn tidy(value: &mut toml::Value) {
+        match value {
+            // A list of routes puts its paths under each other.
+            toml::Value::String(text) => *text = text.split_whitespace().collect::<Vec<_>>().join(" "),
+            toml::Value::Array(list) => list.iter_mut().for_each(tidy),
+            toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| tidy(value)),
+            _ => {}
+        }
+    }
+    let mut table: toml::Table = text.parse().unwrap_or_else(|problem| panic!("{problem}\n{text}"));
+    table.iter_mut().for_each(|(_, value)| tidy(value));
+    table
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -142,5 +195,19 @@ proptest! {
             Policy::load(&files).map(|loaded| loaded.policy.digest().to_string()).map_err(|problems| render_all(&problems))
         };
         prop_assert_eq!(digest(&once).unwrap(), digest(&text).unwrap(), "{}", once);
+    }
+
+    /// Lists and tables in each other, however they are written.
+    #[test]
+    fn values_of_any_depth_keep_data_and_comments(
+        key in prop_oneof![Just("routes"), Just("k"), Just("a . b")], value in value(), at_end in prop_oneof![Just(""), Just(" # c\n")],
+    ) {
+        let text = format!("{key}  ={value}{at_end}\nz = 1");
+        // Comments stand between `# c` and a line end; texts have `#s` in them.
+        prop_assume!(text.parse::<toml::Table>().is_ok());
+        let once = formatted(&text);
+        prop_assert_eq!(&formatted(&once), &once, "{}", text);
+        prop_assert_eq!(once.matches("# c").count(), text.matches("# c").count(), "{}\n{}", text, once);
+        prop_assert_eq!(data(&once), data(&text), "{}", once);
     }
 }

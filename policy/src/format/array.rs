@@ -3,7 +3,7 @@
 
 use toml_edit::{Array, Formatted, Value};
 
-use super::{LINE_MAX, comments, table, text};
+use super::{LINE_MAX, comments, table, text, undecorated};
 
 /// Characters of the line that the list does not have.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ pub(super) fn one_line(list: &mut Array) {
 
 fn nested(value: &mut Value) {
     match value {
-        Value::Array(list) if !list.to_string().contains('#') => one_line(list),
+        Value::Array(list) if !undecorated(list.clone()).contains('#') => one_line(list),
         Value::InlineTable(inner) => table::inline(inner),
         _ => {}
     }

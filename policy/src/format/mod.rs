@@ -7,7 +7,7 @@
 mod array;
 mod table;
 
-use toml_edit::{DocumentMut, RawString};
+use toml_edit::{DocumentMut, RawString, Value};
 
 use crate::SourceFile;
 use crate::diagnostic::{Code, Diagnostic};
@@ -78,4 +78,11 @@ fn at_line_end(space: &str) -> String {
 
 fn text(raw: Option<&RawString>) -> &str {
     raw.and_then(RawString::as_str).unwrap_or_default()
+}
+
+/// A value as it is written, without what stands before and after it: that belongs to the line around it and changes.
+fn undecorated(value: impl Into<Value>) -> String {
+    let mut value = value.into();
+    value.decor_mut().clear();
+    value.to_string()
 }

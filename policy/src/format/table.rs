@@ -3,7 +3,7 @@
 use toml_edit::{InlineTable, Item, KeyMut, Table, Value};
 
 use super::array::{self, Width};
-use super::{at_line_end, comments, comments_keeping_gap, has_gap, text};
+use super::{at_line_end, comments, comments_keeping_gap, has_gap, text, undecorated};
 
 /// The root and every table below it.
 pub(super) fn root(table: &mut Table) {
@@ -103,7 +103,7 @@ fn set_value(key: &str, value: &mut Value) {
 /// `{ a = 1, b = 2 }`; one with comments, line breaks or dotted keys in it is left as it is.
 pub(super) fn inline(table: &mut InlineTable) {
     let dotted = |(_, value): (&str, &Value)| value.as_inline_table().is_some_and(InlineTable::is_dotted);
-    if table.to_string().contains(['\n', '#']) || table.iter().any(dotted) {
+    if undecorated(table.clone()).contains(['\n', '#']) || table.iter().any(dotted) {
         return;
     }
     let last = table.len().saturating_sub(1);
