@@ -21,41 +21,44 @@ pub struct Target {
     pub entry: fn(&[u8]),
     /// What takes some seconds in a debug build.
     pub mutations: usize,
+    /// What takes libFuzzer most of a minute. With a seed this number ends the fuzzing, not the clock, so that a slow machine and
+    /// a fast one try the same inputs.
+    pub a_minute: usize,
 }
 
-/// Every target: name, entry, mutations. A new one is a line here, and a first input in its folder.
+/// Every target: name, entry, mutations, inputs of a minute. A new one is a line here, and a first input in its folder.
 #[macro_export]
 macro_rules! for_each_target {
     ($make:ident) => {
         $make! {
-            policy = files::policy, 400;
-            fmt = files::fmt, 800;
-            openapi = files::openapi, 300;
-            har = files::har, 1_000;
-            plimsoll = files::plimsoll, 1_000;
-            path = requests::path, 10_000;
-            query = requests::query, 10_000;
-            decide = requests::decide, 2_000;
-            json = bodies::json, 3_000;
-            graphql = bodies::graphql, 3_000;
-            mcp = bodies::mcp, 3_000;
-            push = bodies::push, 3_000;
-            fetch = bodies::fetch, 3_000;
-            hello = tunnels::hello, 10_000;
-            frames = tunnels::frames, 5_000;
-            head = http1::head, 5_000;
-            chunked = http1::chunked, 5_000;
-            dns = names::dns, 5_000;
-            scrub = answers::scrub, 500;
-            websocket = answers::websocket, 1_000;
+            policy = files::policy, 400, 60_000;
+            fmt = files::fmt, 800, 800_000;
+            openapi = files::openapi, 300, 400_000;
+            har = files::har, 1_000, 300_000;
+            plimsoll = files::plimsoll, 1_000, 700_000;
+            path = requests::path, 10_000, 800_000;
+            query = requests::query, 10_000, 1_000_000;
+            decide = requests::decide, 2_000, 40_000;
+            json = bodies::json, 3_000, 1_000_000;
+            graphql = bodies::graphql, 3_000, 1_000_000;
+            mcp = bodies::mcp, 3_000, 1_000_000;
+            push = bodies::push, 3_000, 800_000;
+            fetch = bodies::fetch, 3_000, 1_000_000;
+            hello = tunnels::hello, 10_000, 1_800_000;
+            frames = tunnels::frames, 5_000, 1_600_000;
+            head = http1::head, 5_000, 1_500_000;
+            chunked = http1::chunked, 5_000, 1_000_000;
+            dns = names::dns, 5_000, 2_200_000;
+            scrub = answers::scrub, 500, 60_000;
+            websocket = answers::websocket, 1_000, 50_000;
         }
     };
 }
 
 macro_rules! table {
-    ($($name:ident = $entry:path, $mutations:literal;)*) => {
+    ($($name:ident = $entry:path, $mutations:literal, $a_minute:literal;)*) => {
         pub const TARGETS: &[Target] =
-            &[$(Target { name: stringify!($name), entry: $entry, mutations: $mutations }),*];
+            &[$(Target { name: stringify!($name), entry: $entry, mutations: $mutations, a_minute: $a_minute }),*];
     };
 }
 

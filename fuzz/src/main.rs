@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 static TARGET: LazyLock<&freeboard_fuzz::Target> = LazyLock::new(|| {
     let name = std::env::var("FREEBOARD_FUZZ_TARGET").unwrap_or_default();
     freeboard_fuzz::find(&name).unwrap_or_else(|| {
-        freeboard_fuzz::TARGETS.iter().for_each(|target| println!("{}", target.name));
+        freeboard_fuzz::TARGETS.iter().for_each(|target| println!("{} {}", target.name, target.a_minute));
         eprintln!("FREEBOARD_FUZZ_TARGET is `{name}`, and must be one of these");
         std::process::exit(2)
     })

@@ -127,7 +127,7 @@ fn run(target: &Target) {
 
 /// One test for each target, so that they run side by side.
 macro_rules! tests {
-    ($($name:ident = $entry:path, $mutations:literal;)*) => {
+    ($($name:ident = $entry:path, $mutations:literal, $a_minute:literal;)*) => {
         $(#[test]
         fn $name() {
             run(find(stringify!($name)).unwrap());
