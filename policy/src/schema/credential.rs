@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 
 use super::api::Trust;
+
 /// How a secret is attached to requests. Guests never see it.
 #[derive(Debug, JsonSchema)]
 #[schemars(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
