@@ -1,10 +1,13 @@
 //! DSSE, the Dead Simple Signing Envelope: what is signed is the payload with its type, byte for byte, so that nobody has to
 //! agree on how JSON is written.
 
+use std::collections::BTreeMap;
+
 use freeboard_wire::runs::{Envelope, EnvelopeSignature};
 
 use super::key::{PrivateKey, PublicKey};
 use super::statement::{Statement, StatementError};
+use super::tpm::{NotQuoted, QuoteError, QuoteKey, Quoter};
 
 /// The type of the payload: an in-toto statement.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
@@ -19,7 +22,30 @@ pub fn seal(key: &PrivateKey, payload: &[u8]) -> Envelope {
             keyid: key.public().map(|key| key.id()).unwrap_or_default(),
             sig,
         }],
+        quote: None,
     }
+}
+
+/// The envelope of a payload with what a TPM says of it.
+pub(super) async fn seal_quoted(
+    key: &PrivateKey,
+    payload: &[u8],
+    tpm: &Quoter,
+) -> Result<Envelope, QuoteError> {
+    let quote = tpm.quote(&message(PAYLOAD_TYPE, payload)).await?;
+    Ok(Envelope { quote: Some(quote), ..seal(key, payload) })
+}
+
+/// Whether the TPM of this key saw this envelope, with these values of its registers among those that it quoted.
+///
+/// # Errors
+/// There is no quote, or it is of another key, envelope or state.
+pub fn verify_quote(
+    envelope: &Envelope,
+    key: &QuoteKey,
+    expected: &BTreeMap<u8, String>,
+) -> Result<(), NotQuoted> {
+    key.verify(envelope.quote.as_ref(), &message(&envelope.payload_type, &envelope.payload), expected)
 }
 
 /// The statement of an envelope, when this key signed it. Which key an envelope says it is of does not count.

@@ -35,6 +35,8 @@ pub enum KeyError {
     Owner(PathBuf),
     #[error("`{}` is no Ed25519 key in PEM", .0.display())]
     Form(PathBuf),
+    #[error("`{}` is no key of a TPM in PEM: ECDSA with P-256, or RSA", .0.display())]
+    QuoteKey(PathBuf),
     #[error("no key could be made")]
     Generate,
 }
@@ -129,6 +131,13 @@ impl PrivateKey {
     }
 }
 
+/// SubjectPublicKeyInfo of a file.
+pub(super) fn read_public(path: &Path) -> Result<Vec<u8>, KeyError> {
+    let text = read(path, |_| Ok(()))?;
+    let spki = SubjectPublicKeyInfoDer::from_pem_slice(&text);
+    spki.map(|spki| spki.to_vec()).map_err(|_| KeyError::Form(path.to_owned()))
+}
+
 /// Verifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
@@ -137,10 +146,7 @@ pub struct PublicKey {
 
 impl PublicKey {
     pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let text = read(path, |_| Ok(()))?;
-        let form = || KeyError::Form(path.to_owned());
-        let spki = SubjectPublicKeyInfoDer::from_pem_slice(&text).map_err(|_| form())?;
-        Self::of_spki(&spki).ok_or_else(form)
+        Self::of_spki(&read_public(path)?).ok_or_else(|| KeyError::Form(path.to_owned()))
     }
 
     fn of_spki(spki: &[u8]) -> Option<Self> {

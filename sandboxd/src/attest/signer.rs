@@ -11,9 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use super::envelope::seal;
+use super::envelope::{seal, seal_quoted};
 use super::key::PrivateKey;
 use super::statement::{Statement, StatementError};
+use super::tpm::Quoter;
 use crate::limits::{ATTEST_TIMEOUT, MAX_ATTEST_CONNECTIONS, MAX_STATEMENT_BYTES};
 
 /// Bytes of an envelope at most: the statement in base64, and a signature.
@@ -80,17 +81,24 @@ async fn receive(stream: &mut UnixStream, most: usize) -> io::Result<Vec<u8>> {
     Ok(body)
 }
 
+/// What it signs with.
+#[derive(Debug)]
+struct Signs {
+    key: PrivateKey,
+    tpm: Option<Quoter>,
+}
+
 /// The process itself, listening.
 #[derive(Debug)]
 pub struct Serving {
     listener: UnixListener,
-    key: Arc<PrivateKey>,
+    signs: Arc<Signs>,
     users: Arc<[u32]>,
 }
 
 impl Serving {
     /// Listens at a path for processes of these users.
-    pub fn at(socket: &Path, key: PrivateKey, users: &[u32]) -> io::Result<Self> {
+    pub fn at(socket: &Path, key: PrivateKey, tpm: Option<Quoter>, users: &[u32]) -> io::Result<Self> {
         // Left by one that was killed. Anything else at this place is none of ours.
         if std::fs::symlink_metadata(socket).is_ok_and(|there| there.file_type().is_socket()) {
             std::fs::remove_file(socket)?;
@@ -98,7 +106,7 @@ impl Serving {
         let listener = UnixListener::bind(socket)?;
         // Who may connect is decided by the peer's user; the mode only has to let those in that are not this one.
         std::fs::set_permissions(socket, std::fs::Permissions::from_mode(0o666))?;
-        Ok(Self { listener, key: Arc::new(key), users: users.into() })
+        Ok(Self { listener, signs: Arc::new(Signs { key, tpm }), users: users.into() })
     }
 
     /// Serves until it is dropped, or until no connection can be accepted any more.
@@ -113,9 +121,9 @@ impl Serving {
                 tracing::warn!(user, "a process of another user asked for a signature and got none");
                 continue;
             }
-            let key = Arc::clone(&self.key);
+            let signs = Arc::clone(&self.signs);
             tokio::spawn(async move {
-                if let Ok(Err(error)) = tokio::time::timeout(ATTEST_TIMEOUT, one(stream, &key)).await {
+                if let Ok(Err(error)) = tokio::time::timeout(ATTEST_TIMEOUT, one(stream, &signs)).await {
                     tracing::debug!(%error, "a connection ended with an error");
                 }
                 drop(place);
@@ -124,14 +132,25 @@ impl Serving {
     }
 }
 
-async fn one(mut stream: UnixStream, key: &PrivateKey) -> io::Result<()> {
+async fn one(mut stream: UnixStream, signs: &Signs) -> io::Result<()> {
     let payload = receive(&mut stream, MAX_STATEMENT_BYTES).await?;
-    let answer = match Statement::parse(&payload) {
-        Ok(_) => serde_json::to_vec(&seal(key, &payload))?,
+    let answer = match signs.envelope(&payload).await {
+        Ok(envelope) => serde_json::to_vec(&envelope)?,
         Err(error) => {
-            tracing::warn!(%error, "what was to be signed is not signed");
+            tracing::warn!(error, "what was to be signed is not signed");
             Vec::new()
         }
     };
     send(&mut stream, &answer).await
+}
+
+impl Signs {
+    /// One that was to have a quote is not made without: it would look like one of a host that has no TPM.
+    async fn envelope(&self, payload: &[u8]) -> Result<Envelope, Box<dyn std::error::Error + Send + Sync>> {
+        Statement::parse(payload)?;
+        match &self.tpm {
+            Some(tpm) => Ok(seal_quoted(&self.key, payload, tpm).await?),
+            None => Ok(seal(&self.key, payload)),
+        }
+    }
 }

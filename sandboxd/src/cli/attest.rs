@@ -1,5 +1,6 @@
 //! `sandboxd attest`: a key, the process that signs with it, and what anybody does with what it signed.
 
+use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Exit, Failure, put, say};
-use crate::attest::{PrivateKey, PublicKey, Serving, Signer, Statement, generate, seal, verify};
+use crate::attest::{
+    DEFAULT_REGISTERS, KeyError, NotQuoted, PrivateKey, PublicKey, QuoteKey, Quoter, REGISTERS, Serving,
+    Signer, Statement, StatementError, generate, seal, verify, verify_quote,
+};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -34,6 +38,14 @@ enum Action {
         /// Number of the user that sandboxd runs as; repeat for several (default: this user)
         #[arg(long = "user", value_name = "UID")]
         users: Vec<u32>,
+        /// A key in the host's TPM 2.0 that quotes its registers beside each signature: a handle or a context file, as
+        /// tpm2_quote takes it
+        #[arg(long, value_name = "KEY")]
+        tpm_key: Option<String>,
+        /// Registers that are quoted
+        #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_values_t = DEFAULT_REGISTERS, requires = "tpm_key",
+            value_parser = clap::value_parser!(u8).range(..i64::from(REGISTERS)))]
+        tpm_registers: Vec<u8>,
     },
     /// Sign the record of an answer of freeboard.v1; prints the envelope
     Sign {
@@ -50,6 +62,8 @@ enum Action {
         /// The answer that the envelope is about, to be compared too
         #[arg(long, value_name = "FILE")]
         run: Option<PathBuf>,
+        #[command(flatten)]
+        quoted: Quoted,
         /// What to verify; - is standard input
         file: PathBuf,
     },
@@ -62,6 +76,61 @@ enum Action {
         #[arg(required = true)]
         runs: Vec<PathBuf>,
     },
+}
+
+/// What a TPM must have said.
+#[derive(Debug, clap::Args)]
+struct Quoted {
+    /// The public half of the TPM's key: every envelope must have its quote
+    #[arg(long, value_name = "FILE")]
+    tpm_key: Option<PathBuf>,
+    /// What a register must be: 64 hex digits; repeat for several
+    #[arg(long = "tpm-register", value_name = "NUMBER=VALUE", requires = "tpm_key", value_parser = register)]
+    tpm_registers: Vec<(u8, String)>,
+}
+
+fn register(text: &str) -> Result<(u8, String), String> {
+    let wanted = "write it as NUMBER=VALUE, with 64 hex digits: 7=65ca…";
+    let (number, value) = text.split_once('=').ok_or(wanted)?;
+    let number = number.parse().ok().filter(|number| *number < REGISTERS).ok_or(wanted)?;
+    let plain = value.len() == 64 && value.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if plain { Ok((number, value.to_owned())) } else { Err(wanted.to_owned()) }
+}
+
+/// The keys that what is verified must be of.
+struct Keys {
+    signing: PublicKey,
+    tpm: Option<QuoteKey>,
+    registers: BTreeMap<u8, String>,
+}
+
+impl Keys {
+    fn signing(file: &Path) -> Result<Self, KeyError> {
+        Ok(Self { signing: PublicKey::read(file)?, tpm: None, registers: BTreeMap::new() })
+    }
+
+    fn read(signing: &Path, quoted: Quoted) -> Result<Self, KeyError> {
+        let tpm = quoted.tpm_key.as_deref().map(QuoteKey::read).transpose()?;
+        Ok(Self { tpm, registers: quoted.tpm_registers.into_iter().collect(), ..Self::signing(signing)? })
+    }
+
+    /// What an envelope says, when all of these keys say so.
+    fn verify(&self, envelope: &Envelope) -> Result<Statement, NotVerified> {
+        let statement = verify(envelope, &self.signing)?;
+        if let Some(tpm) = &self.tpm {
+            verify_quote(envelope, tpm, &self.registers)?;
+        }
+        Ok(statement)
+    }
+}
+
+/// Why an envelope does not count.
+#[derive(Debug, thiserror::Error)]
+enum NotVerified {
+    #[error(transparent)]
+    Statement(#[from] StatementError),
+    #[error("the quote of the TPM does not count")]
+    Quote(#[from] NotQuoted),
 }
 
 /// What signs.
@@ -107,7 +176,7 @@ enum AttestFailure {
     Run {
         run: String,
         #[source]
-        source: crate::attest::StatementError,
+        source: NotVerified,
     },
     #[error("the bundle is of another version: {0}")]
     Version(String),
@@ -119,29 +188,36 @@ pub(super) fn main(arguments: Arguments) -> Result<Exit, Failure> {
             let public = generate(&file)?;
             say(&format!("sandboxd: made {} and {0}.pub; the key is {}", file.display(), public.id()));
         }
-        Action::Serve { key, socket, users } => serve(&key, &socket, &users)?,
+        Action::Serve { key, socket, users, tpm_key, tpm_registers } => {
+            let tpm = tpm_key.map(|key| Quoter::new(key, &tpm_registers));
+            serve(&key, tpm, &socket, &users)?;
+        }
         Action::Sign { by, run } => {
             let run: Run = parse(&run, "answer of freeboard.v1")?;
             let envelope = sign(&by, &run)?;
             put(&format!("{}\n", serde_json::to_string(&envelope)?));
         }
-        Action::Verify { public_key, run, file } => {
-            verify_file(&PublicKey::read(&public_key)?, run.as_deref(), &file)?;
+        Action::Verify { public_key, run, quoted, file } => {
+            verify_file(&Keys::read(&public_key, quoted)?, run.as_deref(), &file)?;
         }
-        Action::Bundle { public_key, runs } => bundle(&PublicKey::read(&public_key)?, &runs)?,
+        Action::Bundle { public_key, runs } => bundle(&Keys::signing(&public_key)?, &runs)?,
     }
     Ok(Exit::Success)
 }
 
 /// Nothing of this process is left in a core file, and nobody of the same user traces it.
-fn serve(key: &Path, socket: &Path, users: &[u32]) -> Result<(), Failure> {
+fn serve(key: &Path, tpm: Option<Quoter>, socket: &Path, users: &[u32]) -> Result<(), Failure> {
     super::log("info");
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     let key = PrivateKey::read(key)?;
     let users = if users.is_empty() { vec![geteuid().as_raw()] } else { users.to_vec() };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let serving = Serving::at(socket, key, &users)?;
+        if let Some(tpm) = &tpm {
+            // A chip that does not answer is better known now than when a run has ended.
+            tpm.quote(b"start").await?;
+        }
+        let serving = Serving::at(socket, key, tpm, &users)?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         say(&format!("sandboxd: signing at {}", socket.display()));
@@ -167,7 +243,7 @@ fn sign(by: &By, run: &Run) -> Result<Envelope, Failure> {
     }
 }
 
-fn verify_file(key: &PublicKey, run: Option<&Path>, file: &Path) -> Result<(), Failure> {
+fn verify_file(keys: &Keys, run: Option<&Path>, file: &Path) -> Result<(), Failure> {
     let value: serde_json::Value = parse(file, "JSON")?;
     let form = |what| {
         let file = file.to_owned();
@@ -179,37 +255,37 @@ fn verify_file(key: &PublicKey, run: Option<&Path>, file: &Path) -> Result<(), F
             return Err(AttestFailure::Version(bundle.bundle).into());
         }
         for run in &bundle.runs {
-            tell(&verify_run(key, run)?);
+            tell(&verify_run(keys, run)?);
         }
     } else if value.get("payloadType").is_some() {
         let envelope: Envelope = serde_json::from_value(value).map_err(form("envelope"))?;
-        let statement = verify(&envelope, key)?;
+        let statement = keys.verify(&envelope)?;
         if let Some(run) = run {
             statement.check_run(&parse(run, "answer of freeboard.v1")?)?;
         }
         tell(&statement);
     } else {
         let run: Run = serde_json::from_value(value).map_err(form("envelope, answer or bundle"))?;
-        tell(&verify_run(key, &run)?);
+        tell(&verify_run(keys, &run)?);
     }
     Ok(())
 }
 
 /// An answer with its attestation: signature, statement, record and result, all of one run.
-fn verify_run(key: &PublicKey, run: &Run) -> Result<Statement, AttestFailure> {
+fn verify_run(keys: &Keys, run: &Run) -> Result<Statement, AttestFailure> {
     let envelope = run.attestation.as_ref().ok_or_else(|| AttestFailure::NoAttestation(run.run.clone()))?;
-    let statement = verify(envelope, key).and_then(|statement| {
+    let statement = keys.verify(envelope).and_then(|statement| {
         statement.check_run(run)?;
         Ok(statement)
     });
     statement.map_err(|source| AttestFailure::Run { run: run.run.clone(), source })
 }
 
-fn bundle(key: &PublicKey, files: &[PathBuf]) -> Result<(), Failure> {
+fn bundle(keys: &Keys, files: &[PathBuf]) -> Result<(), Failure> {
     let mut runs = Vec::new();
     for file in files {
         let run: Run = parse(file, "answer of freeboard.v1")?;
-        verify_run(key, &run)?;
+        verify_run(keys, &run)?;
         runs.push(run);
     }
     let bundle = Bundle { bundle: BUNDLE.to_owned(), runs };

@@ -1,5 +1,7 @@
 //! The objects of freeboard.v1. Field names are camelCase in JSON; an unknown field is refused, an absent one is empty.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::base64_text;
@@ -330,6 +332,22 @@ pub struct Envelope {
     #[serde(with = "base64_text")]
     pub payload: Vec<u8>,
     pub signatures: Vec<EnvelopeSignature>,
+    /// What the TPM of the signing host said of the same bytes. DSSE leaves fields that it does not know alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quote: Option<Quote>,
+}
+
+/// A quote of a TPM 2.0, whose qualifying data is the SHA-256 of what the envelope's signatures are made over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// `TPMS_ATTEST`, as the TPM signed it.
+    #[serde(with = "base64_text")]
+    pub attested: Vec<u8>,
+    /// ECDSA in DER, or RSA (PKCS #1 v1.5); with SHA-256.
+    #[serde(with = "base64_text")]
+    pub sig: Vec<u8>,
+    /// Values of the quoted registers of the bank SHA-256, by number; 64 hex digits each.
+    pub registers: BTreeMap<u8, String>,
 }
 
 /// One signature of an envelope.
