@@ -1,9 +1,7 @@
-//! Numbers for operators, liveness and readiness, as an operator's tools ask for them; and the alert rules that name them.
+//! Numbers for operators, liveness and readiness, as an operator's tools ask for them.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-
-use freeboard_proxy::metrics::families;
 
 use crate::broker::{Lab, gate, wait_until};
 
@@ -151,43 +149,4 @@ fn an_address_that_was_asked_for_and_is_taken_ends_the_start() {
     assert_eq!(output.status.code(), Some(7));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&format!("cannot listen on `{address}`")), "{said}");
-}
-
-/// An alert on a metric that nobody writes, or on a reason that does not exist, is silent for ever.
-#[test]
-fn every_alert_is_on_metrics_and_labels_that_exist() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/prometheus/freeboard.rules.yml");
-    let rules = std::fs::read_to_string(path).unwrap();
-    let word = |text: &str| -> String {
-        text.chars().take_while(|letter| letter.is_ascii_alphanumeric() || *letter == '_').collect()
-    };
-    let mut seen = 0;
-    for prefix in ["freeboard_", "process_"] {
-        for (at, _) in rules.match_indices(prefix) {
-            let name = word(&rules[at..]);
-            let family = families::ALL.iter().find(|family| {
-                [String::new(), "_bucket".into(), "_sum".into(), "_count".into()]
-                    .iter()
-                    .any(|end| format!("{}{end}", family.name) == name)
-            });
-            let family = family.unwrap_or_else(|| panic!("`{name}` is no metric"));
-            seen += 1;
-            let Some(labels) = rules[at + name.len()..].strip_prefix('{') else { continue };
-            for label in labels[..labels.find('}').unwrap()].split(',') {
-                let (label, wanted) = label.split_once('=').unwrap();
-                assert!(label == "job" || family.labels.contains(&label), "`{name}` has no label `{label}`");
-                for value in wanted.trim_matches(['~', '"']).split('|').filter(|_| label == "reason") {
-                    assert!(
-                        freeboard_policy::Reason::ALL.iter().any(|reason| reason.code() == value),
-                        "`{value}` is no reason"
-                    );
-                }
-            }
-        }
-    }
-    assert!(seen > 20, "{seen}");
-    let guide = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operate.md")).unwrap();
-    for name in guide.match_indices("`Freeboard").map(|(at, _)| word(&guide[at + 1..])) {
-        assert!(rules.contains(&format!("alert: {name}\n")), "the guide names `{name}`");
-    }
 }
