@@ -3,6 +3,8 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use freeboard_proxy::metrics::families;
+
 use crate::broker::{Lab, gate, wait_until};
 
 /// A broker with numbers at a port that was free a moment ago.
