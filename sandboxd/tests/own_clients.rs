@@ -14,8 +14,8 @@ use freeboard_wire::digest::sha256_hex;
 use support::{Act, Daemon, Setup};
 
 /// What every scenario must print.
-const WORDS: [&str; 9] =
-    ["result", "key", "files", "refused", "follow", "cancel", "stdin", "tampering", "url"];
+const WORDS: [&str; 10] =
+    ["result", "key", "files", "refused", "follow", "cancel", "callers", "stdin", "tampering", "url"];
 const TYPESCRIPT: [&str; 2] = ["typescript@5.9", "@types/node@20"];
 
 fn manifest() -> &'static Path {
@@ -26,6 +26,7 @@ fn manifest() -> &'static Path {
 async fn scenario(mut command: Command) {
     let daemon = Setup { host: true, ..Setup::new(Act::Hang) }.start().await;
     command.env("URL", format!("http://{}", daemon.address)).env("TOKEN", &daemon.alice);
+    command.env("ADMIN", daemon.admit("admin", &["code:admin"]));
     let output = tokio::process::Command::from(command).output().await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
@@ -142,6 +143,21 @@ async fn rust() {
     assert_eq!(listed[0].run, sleeping.run);
     let cancelled = client.cancel(&sleeping.run).await.unwrap();
     assert_eq!((cancelled.state, cancelled.ending), (State::Ended, Some(Ending::Cancelled)));
+    let standing = client.limits(false).await.unwrap();
+    let own = &standing.callers[0];
+    assert_eq!((own.caller.as_str(), own.standing.running, standing.daemon), ("alice", 0, None));
+    let administrator = daemon.admit("admin", &["code:admin"]);
+    let administrator = Client::new(&format!("http://{}", daemon.address), &administrator).unwrap();
+    assert!(administrator.limits(true).await.unwrap().daemon.is_some());
+    let theirs = administrator.list_everybody(Some(State::Ended)).await.unwrap();
+    assert_eq!((theirs[0].run.as_str(), theirs[0].caller.as_deref()), (sleeping.run.as_str(), Some("alice")));
+    assert_eq!(reason(client.limits(true).await.unwrap_err()), "permission");
+    assert_eq!(reason(client.list_everybody(None).await.unwrap_err()), "permission");
+    assert_eq!(
+        reason(client.grants(&["none".to_owned()]).await.unwrap_err()),
+        "unsupported",
+        "without a broker"
+    );
     let mut fed = Start::of(command(&["cat"]));
     fed.request.stdin = Some(Stdin { data: b"one ".to_vec(), open: true });
     fed.request.limits.output_bytes = 8;

@@ -7,9 +7,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use freeboard_sandboxd::admission::{Limits, Own};
+use freeboard_sandboxd::admission::Limits;
 use freeboard_sandboxd::api::tell;
-use freeboard_sandboxd::callers::{self, Callers, Grants, Token};
 use freeboard_sandboxd::job::{NoSink, Payload};
 use freeboard_sandboxd::launch::{Order, Refusal, RunError, Witness, new_run_id};
 use freeboard_sandboxd::runs::Runs;
@@ -304,14 +303,7 @@ async fn what_is_written_is_taken_once_and_stands_in_the_record() {
 #[tokio::test]
 async fn who_administers_callers_sees_and_cancels_the_runs_of_all_but_not_what_they_did() {
     let daemon = Setup::new(Act::Hang).start().await;
-    let add = |name: &str, scopes: &[&str]| {
-        let token = Token::random().unwrap();
-        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        callers::add(&daemon.callers_file, name, &token, &Grants { scopes, own: Own::default() }).unwrap();
-        token.reveal().to_owned()
-    };
-    let admin = add("admin", &["code:admin"]);
-    daemon.app.replace_callers(Callers::load(&daemon.callers_file).unwrap());
+    let admin = daemon.admit("admin", &["code:admin"]);
     let id = start(&daemon, ONE).await.run;
     until("it runs", || daemon.counts.all().1 == 1).await;
     let list = async |token: &str, body: &str| daemon.own(token, "List", "", body).await;

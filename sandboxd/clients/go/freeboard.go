@@ -93,14 +93,16 @@ type Start struct {
 
 // Run is what is known of a run.
 type Run struct {
-	Run           string   `json:"run"`
-	State         string   `json:"state"`
-	Executed      string   `json:"executed"`
-	CreatedUnixMs uint64   `json:"createdUnixMs"`
-	Ending        string   `json:"ending"`
-	Refusal       *Refused `json:"refusal"`
-	Result        *Result  `json:"result"`
-	Record        *Record  `json:"record"`
+	Run           string `json:"run"`
+	State         string `json:"state"`
+	Executed      string `json:"executed"`
+	CreatedUnixMs uint64 `json:"createdUnixMs"`
+	// Caller says whose it is, where it is somebody else's.
+	Caller  string   `json:"caller,omitempty"`
+	Ending  string   `json:"ending"`
+	Refusal *Refused `json:"refusal"`
+	Result  *Result  `json:"result"`
+	Record  *Record  `json:"record"`
 	// Attestation is a DSSE envelope, for `sandboxd attest verify` or another verifier.
 	Attestation json.RawMessage `json:"attestation,omitempty"`
 }
@@ -187,6 +189,39 @@ type Watched struct {
 type Output struct {
 	Stream string `json:"stream"`
 	Data   []byte `json:"data"`
+}
+
+// Standing is how many places there are and how many of them are taken. Of RatePerMinute and MaxSessions, 0 is no limit.
+type Standing struct {
+	MaxConcurrent uint32 `json:"maxConcurrent"`
+	Running       uint32 `json:"running"`
+	Waiting       uint32 `json:"waiting"`
+	RatePerMinute uint32 `json:"ratePerMinute"`
+	MaxSessions   uint32 `json:"maxSessions"`
+}
+
+// CallerStanding is the standing of one caller.
+type CallerStanding struct {
+	Caller string   `json:"caller"`
+	Scopes []string `json:"scopes"`
+	Standing
+}
+
+// Standings are those of callers; Daemon is that of all together, where all were asked for.
+type Standings struct {
+	Daemon  *Standing        `json:"daemon"`
+	Callers []CallerStanding `json:"callers"`
+}
+
+// Grant is what one grant opens; an empty floor is any.
+type Grant struct {
+	Grant string `json:"grant"`
+	Floor string `json:"floor"`
+	APIs  []struct {
+		API     string   `json:"api"`
+		BaseURL string   `json:"baseUrl"`
+		Routes  []string `json:"routes"`
+	} `json:"apis"`
 }
 
 // Refused says that nothing ran. Reason is one of request, permission, protocol, unsupported, isolation, environment, capacity.
@@ -289,7 +324,39 @@ func (c *Client) Cancel(ctx context.Context, run string) (*Run, error) {
 
 // List returns the caller's runs, newest first; an empty state means all.
 func (c *Client) List(ctx context.Context, state string) ([]Run, error) {
-	asked := map[string]any{}
+	return c.list(ctx, state, false)
+}
+
+// ListEverybody returns the runs of all callers, for one with the scope code:admin.
+func (c *Client) ListEverybody(ctx context.Context, state string) ([]Run, error) {
+	return c.list(ctx, state, true)
+}
+
+// Standings returns what the caller may have and has; of everybody and the daemon for one with the scope code:admin.
+func (c *Client) Standings(ctx context.Context, everybody bool) (*Standings, error) {
+	body, err := json.Marshal(map[string]any{"everybody": everybody})
+	if err != nil {
+		return nil, err
+	}
+	standings := new(Standings)
+	return standings, c.call(ctx, "Limits", body, nil, standings)
+}
+
+// Grants returns what each of these grants opens.
+func (c *Client) Grants(ctx context.Context, names ...string) ([]Grant, error) {
+	body, err := json.Marshal(map[string]any{"grants": append([]string{}, names...)})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Grants []Grant `json:"grants"`
+	}
+	err = c.call(ctx, "Grants", body, nil, &answer)
+	return answer.Grants, err
+}
+
+func (c *Client) list(ctx context.Context, state string, everybody bool) ([]Run, error) {
+	asked := map[string]any{"everybody": everybody}
 	if state != "" {
 		asked["state"] = state
 	}

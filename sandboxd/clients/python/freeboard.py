@@ -103,9 +103,19 @@ class Client:
         asked = {"run": run} if key is None else {"idempotencyKey": key}
         return _bytes_of(self._call("Get", json.dumps(asked).encode()))
 
-    def list(self, state=None):
-        """The caller's runs, newest first."""
-        return self._call("List", json.dumps({} if state is None else {"state": state}).encode())["runs"]
+    def list(self, state=None, everybody=False):
+        """The caller's runs, newest first; those of all callers where `everybody` is asked for, with the scope `code:admin`."""
+        asked = {"everybody": everybody} if state is None else {"state": state, "everybody": everybody}
+        return self._call("List", json.dumps(asked).encode())["runs"]
+
+    def limits(self, everybody=False):
+        """What the caller may have and has: an object with `callers`, and `daemon` where `everybody` is asked for, with the scope
+        `code:admin`."""
+        return self._call("Limits", json.dumps({"everybody": everybody}).encode())
+
+    def grants(self, names):
+        """What each of these grants opens: `grant`, `floor`, `apis` with `baseUrl` and `routes`."""
+        return self._call("Grants", json.dumps({"grants": list(names)}).encode())["grants"]
 
     def watch(self, run, after=0, wait_ms=LONGEST_WAIT_MS):
         """Output after a place, waited for. Returns an object with `output`, `next` and `state`."""

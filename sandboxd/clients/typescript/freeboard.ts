@@ -88,12 +88,35 @@ export interface Run {
   state: "queued" | "running" | "ended";
   executed: "no" | "yes" | "unknown";
   createdUnixMs: number;
+  /** Whose it is, where it is somebody else's. */
+  caller?: string;
   ending?: string;
   refusal?: { code: string; reason: string; message: string };
   result?: RunResult;
   record?: RunRecord;
   /** A DSSE envelope, for `sandboxd attest verify` or another verifier. */
   attestation?: { payloadType: string; payload: string; signatures: { keyid: string; sig: string }[] };
+}
+
+/** Places, and how many of them are taken. Of `ratePerMinute` and `maxSessions`, 0 is no limit. */
+export interface Standing {
+  maxConcurrent: number;
+  running: number;
+  waiting: number;
+  ratePerMinute: number;
+  maxSessions: number;
+}
+
+export interface CallerLimits extends Standing {
+  caller: string;
+  scopes: string[];
+}
+
+/** What one grant opens; an empty floor is any. */
+export interface GrantSurface {
+  grant: string;
+  floor: string;
+  apis: { api: string; baseUrl: string; routes: string[] }[];
 }
 
 /** Nothing ran. `reason` is one of request, permission, protocol, unsupported, isolation, environment, capacity. */
@@ -163,9 +186,19 @@ export class Client {
     return bytesOf(await this.call("Get", JSON.stringify(asked)));
   }
 
-  /** The caller's runs, newest first. */
-  async list(state?: Run["state"]): Promise<Run[]> {
-    return (await this.call("List", JSON.stringify(state ? { state } : {}))).runs;
+  /** The caller's runs, newest first; those of all callers where everybody is asked for, with the scope `code:admin`. */
+  async list(state?: Run["state"], everybody = false): Promise<Run[]> {
+    return (await this.call("List", JSON.stringify(state ? { state, everybody } : { everybody }))).runs;
+  }
+
+  /** What the caller may have and has; all callers and the daemon where everybody is asked for, with the scope `code:admin`. */
+  async limits(everybody = false): Promise<{ callers: CallerLimits[]; daemon?: Standing }> {
+    return this.call("Limits", JSON.stringify({ everybody }));
+  }
+
+  /** What each of these grants opens. */
+  async grants(names: string[]): Promise<GrantSurface[]> {
+    return (await this.call("Grants", JSON.stringify({ grants: names }))).grants;
   }
 
   /** Output after a place, waited for. */

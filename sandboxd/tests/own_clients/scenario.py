@@ -46,6 +46,16 @@ assert started["run"] in [run["run"] for run in client.list()]
 ended = client.cancel(started["run"])
 assert (ended["state"], ended["ending"]) == ("ended", "cancelled"), ended
 print("ok cancel")
+[standing] = client.limits()["callers"]
+assert (standing["caller"], standing["running"]) == ("alice", 0) and standing["maxConcurrent"] > 0, standing
+administrator = Client(os.environ["URL"], os.environ["ADMIN"])
+everybody = administrator.limits(everybody=True)
+assert "alice" in [one["caller"] for one in everybody["callers"]] and everybody["daemon"]["maxConcurrent"] > 0, everybody
+assert ended["run"] in [run["run"] for run in administrator.list("ended", everybody=True) if run["caller"] == "alice"]
+for everybodys in [client.limits, client.list]:
+    refused("permission", lambda: everybodys(everybody=True))
+refused("unsupported", lambda: client.grants(["none"]))
+print("ok callers")
 started, _ = client.start({"command": ["cat"]}, stdin="one ", stdin_open=True, limits={"outputBytes": 8})
 assert client.write(started["run"], 4, "two ") == 8
 assert client.write(started["run"], 4, b"two three", end=True) == 13

@@ -28,9 +28,9 @@ use freeboard_control::{
     Answer, AnswerBody, Connection, Door, Evidence, Fact, Prepared, Request, RequestBody, SurfaceApi, Trace,
 };
 use freeboard_policy::{Reason, Tier};
-use freeboard_sandboxd::admission::{Admission, Limits};
+use freeboard_sandboxd::admission::{Admission, Limits, Own};
 use freeboard_sandboxd::api::{App, Doorkeeper, serve, tell};
-use freeboard_sandboxd::callers::Callers;
+use freeboard_sandboxd::callers::{self, Callers, Grants, Token};
 use freeboard_sandboxd::control_client::Broker;
 use freeboard_sandboxd::job::{Ending, Outcome, OutputSink, StepOutcome};
 use freeboard_sandboxd::launch::Launcher;
@@ -372,7 +372,7 @@ impl Setup {
         let folder = tempfile::tempdir().unwrap();
         let callers_file = folder.path().join("callers.toml");
         let token = |name| {
-            let token = freeboard_sandboxd::callers::create(&callers_file, name).unwrap();
+            let token = callers::create(&callers_file, name).unwrap();
             token.reveal().to_owned()
         };
         let (alice, bob) = (token("alice"), token("bob"));
@@ -435,6 +435,15 @@ impl Reply {
 }
 
 impl Daemon {
+    /// The token of one more caller, who is let in from now on.
+    pub fn admit(&self, name: &str, scopes: &[&str]) -> String {
+        let token = Token::random().unwrap();
+        let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
+        callers::add(&self.callers_file, name, &token, &Grants { scopes, own: Own::default() }).unwrap();
+        self.app.replace_callers(Callers::load(&self.callers_file).unwrap());
+        token.reveal().to_owned()
+    }
+
     pub async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }

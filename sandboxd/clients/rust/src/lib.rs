@@ -20,12 +20,13 @@ mod verify;
 use std::time::Duration;
 
 pub use freeboard_wire::runs::{
-    ApiSurface, Ending, Executed, File, GrantSurface, Limits, Output, Priority, Program, Record, Requests,
-    Run, RunResult, State, Stdin, Step, Stream, Taken, Variable, WatchResponse, WriteResponse,
+    ApiSurface, CallerLimits, Ending, Executed, File, GrantSurface, Limits, LimitsResponse, Output, Priority,
+    Program, Record, Requests, Run, RunResult, Standing, State, Stdin, Step, Stream, Taken, Variable,
+    WatchResponse, WriteResponse,
 };
 use freeboard_wire::runs::{
-    CancelRequest, GetRequest, GrantsRequest, GrantsResponse, ListRequest, ListResponse, MAX_STDIN_BYTES,
-    StartRequest, WatchRequest, WriteRequest,
+    CancelRequest, GetRequest, GrantsRequest, GrantsResponse, LimitsRequest, ListRequest, ListResponse,
+    MAX_STDIN_BYTES, StartRequest, WatchRequest, WriteRequest,
 };
 use serde::Serialize;
 
@@ -159,9 +160,22 @@ impl Client {
 
     /// The caller's runs, newest first.
     pub async fn list(&self, state: Option<State>) -> Result<Vec<Run>, Error> {
-        let listed: ListResponse =
-            self.daemon.call("List", &text(&ListRequest { state, everybody: false })?, &[]).await?;
+        self.list_of(ListRequest { state, everybody: false }).await
+    }
+
+    /// The runs of all callers, newest first, for one with the scope `code:admin`.
+    pub async fn list_everybody(&self, state: Option<State>) -> Result<Vec<Run>, Error> {
+        self.list_of(ListRequest { state, everybody: true }).await
+    }
+
+    async fn list_of(&self, asked: ListRequest) -> Result<Vec<Run>, Error> {
+        let listed: ListResponse = self.daemon.call("List", &text(&asked)?, &[]).await?;
         Ok(listed.runs)
+    }
+
+    /// What the caller may have and has; of everybody and the daemon for one with the scope `code:admin`.
+    pub async fn limits(&self, everybody: bool) -> Result<LimitsResponse, Error> {
+        self.daemon.call("Limits", &text(&LimitsRequest { everybody })?, &[]).await
     }
 
     /// Gives a run that was started with open standard input more of it, from `offset` on, which is what was given before; waits for
