@@ -33,6 +33,11 @@ impl Traffic {
 
     /// `https://HOST`, `tls://HOST`, both with the port where it is not 443; `tcp://HOST:PORT`.
     pub fn url(self, host: &Host, port: u16) -> String {
+        self.url_of(host.as_str(), port)
+    }
+
+    /// The same of a host as it stands in a record.
+    pub(crate) fn url_of(self, host: &str, port: u16) -> String {
         let scheme = self.scheme();
         if port == HTTPS_PORT && self != Self::Tcp {
             format!("{scheme}://{host}")

@@ -9,7 +9,7 @@ use freeboard_policy::explain::{Request, Verdict};
 use freeboard_policy::import::{ImportError, Imported};
 use freeboard_policy::learn::{Learner, Options};
 use freeboard_policy::replay::{Outcome, Record, Replay, Replayer, Unknown};
-use freeboard_policy::{Policy, Reason, SourceFile, Tier, format, render_all};
+use freeboard_policy::{Policy, Reason, SourceFile, Tier, Traffic, format, render_all};
 use proptest::prelude::*;
 
 const POLICY: &str = r#"
@@ -406,4 +406,85 @@ proptest! {
         let origins: BTreeSet<&str> = learnt.policy.lines().filter(|line| line.starts_with("origins")).collect();
         prop_assert_eq!(origins.len(), 1);
     }
+}
+
+/// APIs whose connections are passed on unread, and one that is not.
+const UNREAD: &str = r#"
+[api.db]
+tcp = ["db.test:5432"]
+[api.pinned]
+origins = ["https://pinned.test"]
+tls = "passthrough"
+[api.code]
+origins = ["https://code.test"]
+[grant.g]
+callers = ["bot"]
+[[grant.g.allow]]
+api = "db"
+[[grant.g.allow]]
+api = "pinned"
+approve = "human"
+[[grant.g.allow]]
+api = "code"
+routes = ["GET /a"]
+"#;
+
+fn connection(traffic: Traffic, host: &str, port: u16, reason: Option<Reason>) -> Record {
+    Record { traffic, host: host.to_owned(), port, api: None, ..record("CONNECT ", reason) }
+}
+
+#[test]
+fn connections_that_were_passed_on_are_decided_again() {
+    use Traffic::{Requests, Tcp, TlsPassthrough};
+    let policy = load(UNREAD);
+    let unread = Some((Outcome::Unknown, None, Some(Unknown::Unread)));
+    let refused = |reason| Some((Outcome::NowRefused, Some(reason), None));
+    for (was, expected) in [
+        (connection(Tcp, "db.test", 5432, None), None),
+        (connection(TlsPassthrough, "db.test", 5432, None), None),
+        (connection(Tcp, "db.test", 5433, None), refused(Reason::PortNotGranted)),
+        (connection(Tcp, "other.test", 5432, None), refused(Reason::HostNotGranted)),
+        (
+            connection(Tcp, "db.test", 5432, Some(Reason::HostNotGranted)),
+            Some((Outcome::NowAllowed, Some(Reason::HostNotGranted), None)),
+        ),
+        (connection(Tcp, "db.test", 5432, Some(Reason::BudgetExhausted)), None),
+        (connection(TlsPassthrough, "pinned.test", 443, None), Some((Outcome::NeedsApproval, None, None))),
+        (Record { approved: true, ..connection(TlsPassthrough, "pinned.test", 443, None) }, None),
+        (connection(Tcp, "pinned.test", 443, None), unread),
+        (connection(TlsPassthrough, "code.test", 443, None), unread),
+        // Requests that were read, to places where nothing would be read any more.
+        (connection(Requests, "pinned.test", 443, None), Some((Outcome::NeedsApproval, None, None))),
+        (connection(Requests, "db.test", 5432, None), None),
+    ] {
+        let replay = replayed(&policy, std::slice::from_ref(&was));
+        let found = replay.groups.first().map(|group| (group.outcome, group.reason, group.unknown));
+        assert_eq!(found, expected, "{was:?}");
+        assert_eq!(replay.connections, u64::from(was.traffic != Requests));
+    }
+    let many = [connection(Tcp, "db.test", 1, None), connection(TlsPassthrough, "code.test", 443, None)];
+    insta::assert_snapshot!(replayed(&policy, &many).render());
+}
+
+#[test]
+fn connections_are_learnt_as_rules_without_routes() {
+    let seen = [
+        connection(Traffic::Tcp, "db.test", 5432, None),
+        connection(Traffic::Tcp, "db.test", 5432, None),
+        Record { api: Some("old".to_owned()), ..connection(Traffic::Tcp, "old.test", 22, None) },
+        Record { approved: true, ..connection(Traffic::TlsPassthrough, "pinned.test", 443, None) },
+        connection(Traffic::TlsPassthrough, "refused.test", 8443, Some(Reason::HostNotGranted)),
+        record("GET /a", None),
+    ];
+    let learnt = learn(&seen, options(false)).unwrap().policy;
+    insta::assert_snapshot!(learnt);
+    let policy = load(&learnt);
+    let wanted: Vec<Record> = seen.iter().filter(|record| record.permitted).cloned().collect();
+    let replay = under(&policy, &wanted);
+    assert_eq!(replay.same, replay.requests, "{}\n{learnt}", replay.render());
+    let wide = learn(&seen, options(true)).unwrap().policy;
+    assert!(wide.contains("\"https://refused.test:8443\"") && wide.contains("1 refused"), "{wide}");
+    let beside = vec![SourceFile::new("policy.toml", UNREAD)];
+    let learnt = learn(&seen[..2], Options { beside, ..options(false) }).unwrap().policy;
+    assert!(!learnt.contains("[api.") && learnt.contains("api = \"db\""), "{learnt}");
 }

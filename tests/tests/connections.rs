@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use freeboard_tests::broker::program;
 use freeboard_tests::expect::{allowed, get};
-use freeboard_tests::lab::{Lab, POLICY, Run, WAYS, Way};
+use freeboard_tests::lab::{CALLER, Lab, POLICY, Run, WAYS, Way};
 use freeboard_tests::real;
 use freeboard_tests::upstream::address_of;
 use freeboard_tests::wait;
@@ -169,6 +169,41 @@ fn a_granted_tcp_destination_is_reached_by_its_name_and_recorded_with_its_bytes(
             "{record:#}"
         );
     }
+    replayed_and_learnt(&lab);
+}
+
+/// The log says enough of a connection to decide on it again, and to write a rule for it.
+fn replayed_and_learnt(lab: &Lab) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("policy.toml");
+    std::fs::write(&file, policy(PRIVATE, "").replace("FOLDER", "/lab")).unwrap();
+    let log = lab.broker.audit_folder();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(program("freeboard"));
+        let output = command.args(["policy", words[0]]).arg(&log).args(&words[1..]).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    let file = file.to_str().unwrap();
+    let same = run(&["replay", "--policy", file]);
+    assert!(
+        same.contains("2 of them connections that were passed on unread): 2 as before, 0 now refused"),
+        "{same}"
+    );
+    let learnt = run(&["learn", "--caller", CALLER]);
+    assert!(
+        learnt.contains("tcp = [\"evil.test:5432\"]") && learnt.contains("# 2 connections, in 2 runs"),
+        "{learnt}"
+    );
+    let elsewhere = policy(PRIVATE, "")
+        .replace("FOLDER", "/lab")
+        .replace(", \"evil.test:5433\"", "")
+        .replace(":5432", ":5434");
+    std::fs::write(file, elsewhere).unwrap();
+    let narrower = run(&["replay", "--policy", file]);
+    assert!(
+        narrower.contains("2 x lab CONNECT tcp://evil.test:5432 (port_not_granted) in 2 runs"),
+        "{narrower}"
+    );
 }
 
 #[test]

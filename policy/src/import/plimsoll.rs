@@ -119,6 +119,7 @@ impl Profile {
         }
         let credential = self.token.as_ref().map(|token| self.credential(token, name, report)).transpose()?;
         let mut rules = vec![SketchRule {
+            connections: false,
             api: name.to_owned(),
             settings: Vec::new(),
             routes: Vec::new(),
@@ -147,7 +148,12 @@ impl Profile {
         }
         let settings = credential.iter().map(|_| format!("credential = {}", quoted(name))).collect();
         sketch.credentials.extend(credential);
-        sketch.apis.push(SketchApi { name: name.to_owned(), origins: vec![origin.url()], settings });
+        sketch.apis.push(SketchApi {
+            name: name.to_owned(),
+            origins: vec![origin.url()],
+            traffic: crate::Traffic::Requests,
+            settings,
+        });
         sketch.grants.push(SketchGrant {
             name: name.to_owned(),
             callers: self.allowed_callers.clone(),

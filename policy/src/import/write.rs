@@ -8,6 +8,7 @@ use super::{ImportError, Imported};
 use crate::diagnostic::{Code, Diagnostic, Place, Severity};
 use crate::format::format;
 use crate::limits::{DIAGNOSTICS_MAX, ROUTES_MAX};
+use crate::traffic::Traffic;
 use crate::{Policy, SourceFile};
 
 /// A policy file in the making.
@@ -31,7 +32,9 @@ const FILE_NAME: &str = "import.toml";
 #[derive(Debug)]
 pub(crate) struct SketchApi {
     pub(crate) name: String,
+    /// Of TCP `HOST:PORT`, else URLs.
     pub(crate) origins: Vec<String>,
+    pub(crate) traffic: Traffic,
     /// Further lines of TOML.
     pub(crate) settings: Vec<String>,
 }
@@ -49,6 +52,8 @@ pub(crate) struct SketchGrant {
 pub(crate) struct SketchRule {
     pub(crate) api: String,
     pub(crate) settings: Vec<String>,
+    /// Of an API whose connections are passed on unread: such a rule lists no routes, and those here are comments only.
+    pub(crate) connections: bool,
     pub(crate) routes: Vec<SketchRoute>,
     /// Lines of its `json` table.
     pub(crate) conditions: Vec<String>,
@@ -226,7 +231,11 @@ impl Sketch {
         for api in &self.apis {
             out.gap();
             out.push(&format!("[api.{}]", key(&api.name)));
-            out.push(&format!("origins = {}", list(&api.origins)));
+            let word = if api.traffic == Traffic::Tcp { "tcp" } else { "origins" };
+            out.push(&format!("{word} = {}", list(&api.origins)));
+            if api.traffic == Traffic::TlsPassthrough {
+                out.push("tls = \"passthrough\"");
+            }
             for line in &api.settings {
                 out.push(line);
             }
@@ -246,12 +255,20 @@ impl Sketch {
                 for line in &rule.settings {
                     out.push(line);
                 }
-                out.push("routes = [");
+                if !rule.connections {
+                    out.push("routes = [");
+                }
                 for (l, route) in rule.routes.iter().enumerate() {
-                    out.route(route);
+                    if rule.connections {
+                        out.comment(&route.comment);
+                    } else {
+                        out.route(route);
+                    }
                     places.insert(out.number, (g, r, l));
                 }
-                out.push("]");
+                if !rule.connections {
+                    out.push("]");
+                }
                 if !rule.conditions.is_empty() {
                     out.gap();
                     out.push(&format!("[grant.{}.allow.json]", key(&grant.name)));

@@ -15,6 +15,7 @@ use crate::import::text::comment;
 use crate::import::{ImportError, Imported, Kind, Report};
 use crate::replay::Record;
 use crate::replay::decide::{CUT, is_decided_by_policy};
+use crate::traffic::Traffic;
 use crate::{Policy, Reason, SourceFile, Tier};
 use path::{Key, Shape};
 use query::Parameters;
@@ -61,6 +62,7 @@ struct Learnt {
 struct Place {
     origin: String,
     websocket: bool,
+    traffic: Traffic,
 }
 
 /// What was seen of one kind of request.
@@ -95,7 +97,8 @@ impl Learner {
         if !self.is_wanted(record) {
             return;
         }
-        let shape = if record.target.ends_with(CUT) { None } else { Shape::of(&record.target) };
+        let target = if record.traffic.is_passed_on() { "/" } else { &record.target };
+        let shape = if target.ends_with(CUT) { None } else { Shape::of(target) };
         let Some(shape) = shape else {
             let reason = "the record holds only the beginning of its target, or one without a canonical form";
             self.report.add(Kind::NotExpressed, subject(record), reason);
@@ -105,7 +108,8 @@ impl Learner {
             *self.calls.entry(run.clone()).or_default() += 1;
         }
         self.tiers.insert(record.tier);
-        let kinds = self.places.entry(Place { origin, websocket: record.websocket }).or_default();
+        let place = Place { origin, websocket: record.websocket, traffic: record.traffic };
+        let kinds = self.places.entry(place).or_default();
         let seen = kinds.entry((record.method.clone(), shape.key()));
         seen.or_insert_with(|| Seen { shape: shape.clone(), ..Seen::default() }).add(record, &shape);
     }

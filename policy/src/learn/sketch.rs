@@ -6,6 +6,7 @@ use crate::format;
 use crate::import::text::{comment, name};
 use crate::import::write::{Sketch, SketchApi, SketchGrant, SketchRoute, SketchRule};
 use crate::import::{ImportError, Imported, Kind, Report};
+use crate::traffic::Traffic;
 use crate::{Policy, SourceFile};
 
 /// Which routes a person has to approve.
@@ -41,15 +42,20 @@ fn once(learnt: &Learnt, beside: Option<&Policy>, approvals: Approvals) -> Resul
     for (place, kinds) in &learnt.places {
         let api = api_at(learnt, beside, &place.origin);
         if beside.is_none_or(|policy| policy.api(&api).is_none()) {
-            define(&mut sketch, &api, &place.origin);
+            define(&mut sketch, &api, place);
         }
         let whole = approvals == Approvals::WholeOrigin && kinds.iter().any(|(_, seen)| seen.approved > 0);
         let (asked, free): (Vec<_>, Vec<_>) = kinds.iter().partition(|(_, seen)| whole || seen.approved > 0);
         for (kinds, approve) in [(free, false), (asked, true)] {
-            let routes = routes(&kinds, &mut report);
+            let routes = if place.traffic.is_passed_on() {
+                connections(&kinds, place)
+            } else {
+                routes(&kinds, &mut report)
+            };
             if !routes.is_empty() {
                 rules.push(SketchRule {
                     api: api.clone(),
+                    connections: place.traffic.is_passed_on(),
                     settings: settings(place, approve),
                     routes,
                     conditions: Vec::new(),
@@ -67,11 +73,20 @@ fn once(learnt: &Learnt, beside: Option<&Policy>, approvals: Approvals) -> Resul
 }
 
 fn heading(learnt: &Learnt) -> Vec<String> {
-    let seen = learnt.places.values().flatten().map(|(_, seen)| seen.count).sum();
+    let counted = |unread: bool| {
+        let places = learnt.places.iter().filter(move |(place, _)| place.traffic.is_passed_on() == unread);
+        places.flat_map(|(_, kinds)| kinds).map(|(_, seen)| seen.count).sum::<u64>()
+    };
+    let (requests, connections) = (counted(false), counted(true));
+    let seen = match (requests, connections) {
+        (_, 0) => plural(requests, "request"),
+        (0, _) => plural(connections, "connection"),
+        _ => format!("{} and {}", plural(requests, "request"), plural(connections, "connection")),
+    };
     let mut heading = vec![
         format!(
             "Learnt from {} of {}: the smallest grant that covers them.",
-            plural(seen, "request"),
+            seen,
             learnt.options.callers.join(", ")
         ),
         "Read each line before you put this file into a policy folder. Header fields and bodies are not"
@@ -100,19 +115,52 @@ fn api_at(learnt: &Learnt, beside: Option<&Policy>, origin: &str) -> String {
             return api.name.to_string();
         }
     }
-    recorded.cloned().unwrap_or_else(|| name(origin.trim_start_matches("https://"), "learnt"))
+    let place = origin.split_once("://").map_or(origin, |(_, place)| place);
+    recorded.cloned().unwrap_or_else(|| name(place, "learnt"))
 }
 
-fn define(sketch: &mut Sketch, api: &str, origin: &str) {
+fn define(sketch: &mut Sketch, api: &str, place: &Place) {
+    let origin = match place.traffic {
+        Traffic::Requests => place.origin.clone(),
+        Traffic::Tcp => place.origin.replacen("tcp://", "", 1),
+        Traffic::TlsPassthrough => place.origin.replacen("tls://", "https://", 1),
+    };
     match sketch.apis.iter_mut().find(|known| known.name == api) {
-        Some(known) if known.origins.iter().any(|known| known == origin) => {}
-        Some(known) => known.origins.push(origin.to_owned()),
+        Some(known) if known.origins.contains(&origin) => {}
+        Some(known) => known.origins.push(origin),
         None => sketch.apis.push(SketchApi {
             name: api.to_owned(),
-            origins: vec![origin.to_owned()],
+            origins: vec![origin],
+            traffic: place.traffic,
             settings: Vec::new(),
         }),
     }
+}
+
+/// The one line of a rule about connections, which is a comment.
+fn connections(kinds: &[&(String, Seen)], place: &Place) -> Vec<SketchRoute> {
+    let seen = kinds.iter().map(|(_, seen)| SketchRoute {
+        line: String::new(),
+        comment: counts(seen, "connection"),
+        subject: place.origin.clone(),
+        covered_by: None,
+        above: Vec::new(),
+    });
+    seen.collect()
+}
+
+/// How often something was seen, in how many runs, and what became of it.
+fn counts(seen: &Seen, what: &str) -> String {
+    let mut words = vec![plural(seen.count, what)];
+    if !seen.runs.is_empty() {
+        words.push(format!("in {}", plural(u64::try_from(seen.runs.len()).unwrap_or(u64::MAX), "run")));
+    }
+    for (number, what) in [(seen.refused, "refused"), (seen.approved, "approved")] {
+        if number > 0 {
+            words.push(format!("{number} {what}"));
+        }
+    }
+    words.join(", ")
 }
 
 fn settings(place: &Place, approve: bool) -> Vec<String> {
@@ -163,17 +211,8 @@ fn route(method: &str, seen: &Seen, report: &mut Report) -> Option<SketchRoute> 
             "a query that route lines cannot list: any query is allowed",
         );
     }
-    let mut words = vec![plural(seen.count, "request")];
-    if !seen.runs.is_empty() {
-        words.push(format!("in {}", plural(u64::try_from(seen.runs.len()).unwrap_or(u64::MAX), "run")));
-    }
-    for (number, what) in [(seen.refused, "refused"), (seen.approved, "approved")] {
-        if number > 0 {
-            words.push(format!("{number} {what}"));
-        }
-    }
     let above = evidence.iter().map(|evidence| comment(evidence)).collect();
-    Some(SketchRoute { line, comment: words.join(", "), subject, covered_by: None, above })
+    Some(SketchRoute { line, comment: counts(seen, "request"), subject, covered_by: None, above })
 }
 
 /// Why the language has no such line.

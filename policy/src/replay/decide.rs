@@ -13,9 +13,10 @@ use crate::import::har::Segment;
 use crate::route::RouteLine;
 use crate::route::pattern::Pattern;
 use crate::route::query::QueryPattern;
+use crate::traffic::Traffic;
 use crate::{
-    Decision, DestinationQuestion, Fault, HeaderFields, Host, Policy, Reason, RequestQuestion, Route,
-    RunScope, ScopeQuestion, Target,
+    ConnectionQuestion, Decision, DestinationQuestion, Fault, HeaderFields, Host, Policy, Reason,
+    RequestQuestion, Route, RunScope, ScopeQuestion, Target,
 };
 
 /// What the audit log puts in place of a value (`freeboard-audit`, `redact`).
@@ -57,6 +58,13 @@ fn decided(policy: &Policy, record: &Record, now_unix: i64) -> Result<Answer, Re
     let host = Host::parse(&record.host).map_err(|_| Reason::HostNotGranted)?;
     let destination = DestinationQuestion { scope: &scope, host: &host, port: record.port };
     let route = policy.destination(&destination).map_err(|refusal| refusal.reason)?;
+    if record.traffic.is_passed_on() || route.traffic.is_passed_on() {
+        return unread(
+            policy,
+            record,
+            &ConnectionQuestion { scope: &scope, route: &route, now_unix: now(record, now_unix) },
+        );
+    }
     if record.target.ends_with(CUT) {
         return Ok(Answer::Unknown(Unknown::Cut));
     }
@@ -69,7 +77,7 @@ fn decided(policy: &Policy, record: &Record, now_unix: i64) -> Result<Answer, Re
         target: &target,
         fields: &fields,
         websocket: record.websocket,
-        now_unix: record.time_unix.map_or(now_unix, |time| same_time_of_week(time, now_unix)),
+        now_unix: now(record, now_unix),
     };
     let decision = policy.evaluate(&question);
     let redacted = redacted(&target);
@@ -84,6 +92,26 @@ fn decided(policy: &Policy, record: &Record, now_unix: i64) -> Result<Answer, Re
             Ok(Answer::Allowed { rule: Arc::clone(&permit.rule().0), approval: permit.approval().is_some() })
         }
     }
+}
+
+/// A connection that was, or would be, passed on unread. What would be read of one now is not known, and a connection of which nothing
+/// was read may be none of TLS.
+fn unread(policy: &Policy, record: &Record, question: &ConnectionQuestion<'_>) -> Result<Answer, Reason> {
+    let known = match question.route.traffic {
+        Traffic::Requests => false,
+        Traffic::TlsPassthrough => record.traffic != Traffic::Tcp,
+        Traffic::Tcp => true,
+    };
+    if !known {
+        return Ok(Answer::Unknown(Unknown::Unread));
+    }
+    let permit = policy.connect(question).map_err(|refusal| refusal.reason)?;
+    Ok(Answer::Allowed { rule: Arc::clone(&permit.rule().0), approval: permit.approval().is_some() })
+}
+
+/// The time at which a policy is asked for a record.
+fn now(record: &Record, now_unix: i64) -> i64 {
+    record.time_unix.map_or(now_unix, |time| same_time_of_week(time, now_unix))
 }
 
 /// Header fields that nobody wrote down; notes whether somebody wants to see them.

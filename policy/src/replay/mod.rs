@@ -1,6 +1,8 @@
 //! Yesterday's requests under another policy: records of the audit log come in; which of them would be decided otherwise
 //! comes out, grouped and counted, and plainly what a record cannot tell.
 //!
+//! A connection that was passed on unread is a record, too; what went over it nobody knows.
+//!
 //! A record holds method, host, path and query (secrets replaced), caller, tier and the grants of the run. It holds neither
 //! header fields nor bodies: where those decide, the answer is that nobody can know.
 
@@ -12,6 +14,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use crate::traffic::Traffic;
 use crate::{Policy, Reason, Tier};
 
 /// One request as the log has it.
@@ -30,6 +33,8 @@ pub struct Record {
     /// Path and query as recorded.
     pub target: String,
     pub websocket: bool,
+    /// Of a connection that was passed on unread, what it was; its method and target say nothing.
+    pub traffic: Traffic,
     /// Whether it was permitted then, whatever came of it.
     pub permitted: bool,
     /// A person let it go on.
@@ -40,10 +45,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// `https://HOST[:PORT]`
+    /// `https://HOST[:PORT]`, `tls://HOST[:PORT]`, `tcp://HOST:PORT`.
     pub(crate) fn origin(&self) -> String {
-        let port = if self.port == 443 { String::new() } else { format!(":{}", self.port) };
-        format!("https://{}{port}", self.host)
+        self.traffic.url_of(&self.host, self.port)
     }
 }
 
@@ -72,6 +76,8 @@ pub enum Unknown {
     Cut,
     /// A parameter's value was replaced because it looked like a secret.
     RedactedValue,
+    /// The connection was passed on unread, and the policy would read what goes over it.
+    Unread,
 }
 
 impl Unknown {
@@ -81,6 +87,7 @@ impl Unknown {
             Self::Fields => "a rule looks at header fields, and those are not kept",
             Self::Cut => "the record holds only the beginning of the target",
             Self::RedactedValue => "a parameter's value was replaced in the record",
+            Self::Unread => "the connection was passed on unread, and the policy decides on requests there",
         }
     }
 }
@@ -137,7 +144,10 @@ pub struct Group {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Replay {
     pub policy: Arc<str>,
+    /// Requests, and connections that were passed on unread.
     pub requests: u64,
+    /// The latter alone.
+    pub connections: u64,
     /// Decided as then.
     pub same: u64,
     pub now_refused: u64,
@@ -170,6 +180,7 @@ impl<'p> Replayer<'p> {
         let report = Replay {
             policy: Arc::clone(policy.digest()),
             requests: 0,
+            connections: 0,
             same: 0,
             now_refused: 0,
             needs_approval: 0,
@@ -185,6 +196,7 @@ impl<'p> Replayer<'p> {
     /// Decides one record again.
     pub fn add(&mut self, record: &Record) {
         self.report.requests += 1;
+        self.report.connections += u64::from(record.traffic.is_passed_on());
         if !record.permitted && !record.reason.is_some_and(decide::is_decided_by_policy) {
             self.report.not_comparable += 1;
             return;

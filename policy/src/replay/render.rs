@@ -41,8 +41,13 @@ impl Replay {
         line(
             out,
             format_args!(
-                "{}: {} as before, {} now refused, {} need approval, {} now allowed, {} cannot be told",
+                "{}{}: {} as before, {} now refused, {} need approval, {} now allowed, {} cannot be told",
                 plural(requests, "request"),
+                if self.connections > 0 {
+                    format!(" ({} of them connections that were passed on unread)", self.connections)
+                } else {
+                    String::new()
+                },
                 self.same,
                 self.now_refused,
                 self.needs_approval,

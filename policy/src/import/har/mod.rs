@@ -120,10 +120,16 @@ fn sketch(rows: Vec<Entry>, options: &Options, secrets: &Secrets, report: &mut R
             report.add(Kind::Note, "", "complete the credential in the file, and remove the `#` before it");
         }
         sketch.credentials.extend(stub);
-        sketch.apis.push(SketchApi { name: api.clone(), origins: vec![origin.clone()], settings });
+        sketch.apis.push(SketchApi {
+            name: api.clone(),
+            origins: vec![origin.clone()],
+            traffic: crate::Traffic::Requests,
+            settings,
+        });
         let routes =
             routes.into_iter().filter_map(|((path, method), seen)| seen.route(&method, &path, report));
         rules.push(SketchRule {
+            connections: false,
             api,
             settings: Vec::new(),
             routes: routes.collect(),

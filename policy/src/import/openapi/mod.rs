@@ -219,10 +219,16 @@ impl<'d, 'o> Taken<'d, 'o> {
         for (index, (origins, routes)) in self.apis.into_iter().enumerate() {
             let api =
                 if index == 0 { self.api_name.clone() } else { format!("{}-{}", self.api_name, index + 1) };
-            sketch.apis.push(SketchApi { name: api.clone(), origins, settings: settings.clone() });
+            sketch.apis.push(SketchApi {
+                name: api.clone(),
+                origins,
+                traffic: crate::Traffic::Requests,
+                settings: settings.clone(),
+            });
             let (open, constrained): (Vec<_>, Vec<_>) =
                 routes.into_iter().partition(|(_, conditions)| conditions.is_empty());
             let rule = |routes: Vec<SketchRoute>, conditions: Vec<String>| SketchRule {
+                connections: false,
                 api: api.clone(),
                 settings: Vec::new(),
                 routes,

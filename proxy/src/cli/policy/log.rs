@@ -1,4 +1,4 @@
-//! The audit log as records for `replay` and `learn`: its requests, with the grants that their runs named.
+//! The audit log as records for `replay` and `learn`: its requests and the connections that were passed on, with the grants that their runs named.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use freeboard_audit::{MAX_LINE_BYTES, RawRecord};
 use freeboard_policy::replay::Record;
-use freeboard_policy::{Reason, Tier};
+use freeboard_policy::{Reason, Tier, Traffic};
 
 use crate::record::log_files;
 
@@ -74,6 +74,13 @@ impl<F: FnMut(Record)> Reader<F> {
                 let grants = run.as_ref().and_then(|run| self.grants.get(run)).cloned();
                 (self.each)(request(&record, run, grants));
             }
+            // Others have no name that a policy could decide on, or carried nothing.
+            Some("connection") if record.field("uninspected").as_deref() == Some("true") => {
+                let grants = run.as_ref().and_then(|run| self.grants.get(run)).cloned();
+                let tls = record.field("protocol").as_deref() == Some("tls");
+                let traffic = if tls { Traffic::TlsPassthrough } else { Traffic::Tcp };
+                (self.each)(Record { traffic, ..request(&record, run, grants) });
+            }
             Some("suppressed") if record.field("of").as_deref() == Some("request") => {
                 let count = record.field("count").and_then(|count| count.parse::<u64>().ok());
                 self.gaps.suppressed += count.unwrap_or(0);
@@ -96,6 +103,7 @@ fn request(record: &RawRecord, run: Option<String>, grants: Option<Vec<String>>)
         host: record.field("host").unwrap_or_default(),
         port: record.field("port").and_then(|port| port.parse().ok()).unwrap_or(443),
         time_unix: time.map(jiff::Timestamp::as_second),
+        traffic: Traffic::Requests,
         target: record.field("path").unwrap_or_default(),
         websocket: record.field("protocol").as_deref() == Some("websocket")
             || reason == Some(Reason::UpgradeRefused),
