@@ -547,7 +547,7 @@ def main():
     report(rounds, tools, start_figures)
     goals.report(rounds, answers)
     if options.store:
-        options.store.write_text(json.dumps(goals.ratios(rounds), indent=1) + "\n")
+        options.store.write_text(json.dumps(goals.usual(rounds), indent=1) + "\n")
     if options.check:
         worse = goals.regressions(rounds, json.loads(options.check.read_text()))
         print("\n" + ("\n".join(worse) or f"not worse than {options.check}"))

@@ -92,15 +92,21 @@ KEPT = {
 WORSE = 1.10
 
 
-def ratios(rounds):
-    """The figures of `KEPT`, best of the rounds: what disturbs a round only makes it worse."""
+def ratios(rounds, pick):
+    """The figures of `KEPT`, as `pick` chooses from those of the rounds."""
     of = lambda path: [value for one in rounds if (value := ratio(one, OURS, "nginx", path))]
-    return {name: round(min(found), 3) for name, path in KEPT.items() if (found := of(path))}
+    return {name: round(pick(found), 3) for name, path in KEPT.items() if (found := of(path))}
+
+
+def usual(rounds):
+    """What is stored: the middle of the rounds."""
+    return ratios(rounds, statistics.median)
 
 
 def regressions(rounds, stored):
-    """What is worse than stored, or was not measured, as lines for people."""
-    now = ratios(rounds)
+    """What is worse than stored, or was not measured, as lines for people. The best round counts, since what disturbs one only
+    makes it worse: noise alone would have to spoil them all."""
+    now = ratios(rounds, min)
     lines = []
     for name, before in stored.items():
         if name not in now:

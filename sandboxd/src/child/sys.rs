@@ -9,6 +9,7 @@
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use nix::libc;
 use rustix::process::Pid;
@@ -18,6 +19,10 @@ use tokio::io::unix::AsyncFd;
 /// `CLONE_PIDFD` and `CLONE_INTO_CGROUP` of linux/sched.h; libc's constants are too narrow for the second.
 const CLONE_PIDFD: u64 = 0x1000;
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Links of the folder of a process's threads when there is one: its name, its own `.`, and `..` of the thread's folder
+/// (fs/proc/base.c, `proc_task_getattr`). One call instead of a listing.
+const LINKS_OF_ONE_THREAD: u64 = 3;
 
 /// Who returns from `fork` or `clone3`.
 #[derive(Debug)]
@@ -31,7 +36,7 @@ pub enum Side<T> {
 /// # Errors
 /// `EBUSY` when the process has more than one thread: a lock held by another one would stay locked for ever in the child.
 pub fn fork_single_threaded() -> io::Result<Side<Pid>> {
-    if std::fs::read_dir("/proc/self/task")?.count() != 1 {
+    if std::fs::metadata("/proc/self/task")?.nlink() != LINKS_OF_ONE_THREAD {
         return Err(io::Error::from_raw_os_error(libc::EBUSY));
     }
     fork_whatever_the_threads()

@@ -1,5 +1,6 @@
 //! The command line: one file per command. Data goes to stdout, everything else to stderr.
 
+mod ahead;
 mod attest;
 mod callers;
 mod demo;
@@ -75,9 +76,11 @@ impl RunAlone {
 /// The whole program. Single-threaded when a command begins.
 pub fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().collect();
+    let ahead = ahead::begin(&arguments);
     if let Some(arguments) = RunAlone::parse(&arguments) {
-        return run::main(arguments);
+        return run::main(arguments, ahead);
     }
+    drop(ahead);
     let parsed = match Arguments::try_parse_from(&arguments) {
         Ok(parsed) => parsed,
         Err(error) => {
@@ -93,7 +96,7 @@ pub fn main() -> ExitCode {
     };
     let ended = match parsed.command {
         Command::Serve(arguments) => serve::main(arguments),
-        Command::Run(arguments) => return run::main(arguments),
+        Command::Run(arguments) => return run::main(arguments, None),
         Command::Describe(arguments) => describe::main(&arguments),
         Command::Doctor(arguments) => doctor::main(&arguments),
         Command::Demo(arguments) => demo::main(arguments),

@@ -22,7 +22,7 @@ use crate::job::{Ending, JobFile, NoSink, OutputSink, Payload};
 use crate::launch::{Launcher, Order, Ran, Refusal, RunError, millis, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, CLI_OUTPUT_BYTES, MAX_PROGRAM_BYTES};
 use crate::placement::Unplaced;
-use crate::provider::{CreateError, Kind, Service};
+use crate::provider::{Ahead, CreateError, Kind, Service};
 
 /// Ends with the program's own exit code. 124: the time was over. 125: could not start, nothing ran. 126: refused,
 /// nothing ran. 127: the sandbox failed, the program may have run.
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lowercase")]
-enum Language {
+pub(super) enum Language {
     Javascript,
     Python,
     Shell,
@@ -103,8 +103,9 @@ enum InputError {
     FileTwice(String),
 }
 
-pub(super) fn main(arguments: Arguments) -> ExitCode {
-    let prepared = prepare(&arguments);
+/// `ahead`: what was begun of it before its arguments were parsed.
+pub(super) fn main(arguments: Arguments, ahead: Option<Ahead>) -> ExitCode {
+    let prepared = prepare(&arguments, ahead);
     // While the helpers begin.
     super::log("warn");
     match prepared {
@@ -117,7 +118,10 @@ pub(super) fn main(arguments: Arguments) -> ExitCode {
 }
 
 /// Everything up to the first thread.
-fn prepare(arguments: &Arguments) -> Result<(Launcher, Order, Vec<NotStarted>), super::Failure> {
+fn prepare(
+    arguments: &Arguments,
+    mut ahead: Option<Ahead>,
+) -> Result<(Launcher, Order, Vec<NotStarted>), super::Failure> {
     let order = order(arguments)?;
     let config = start::configuration(&arguments.flags)?;
     let kinds = candidates(&config, &order);
@@ -125,12 +129,12 @@ fn prepare(arguments: &Arguments) -> Result<(Launcher, Order, Vec<NotStarted>), 
     let enough = if config.providers.value.is_empty() && order.grants.is_empty() { 1 } else { kinds.len() };
     let likely = if could_be_wasm(&config, &order) { Kind::Wasm } else { Kind::Native };
     // Without configuration the others are there for a grant's floor alone, and none of them starts a thread.
-    let others = if config.providers.value.is_empty() && kinds.contains(&likely) {
-        Service::Unlikely
-    } else {
-        Service::ManyRuns
+    let others_wait = config.providers.value.is_empty() && kinds.contains(&likely);
+    let service = |kind| match (kind == likely, others_wait) {
+        (true, _) => Service::OneRun(ahead.take()),
+        (false, true) => Service::Unlikely,
+        (false, false) => Service::ManyRuns,
     };
-    let service = |kind| if kind == likely { Service::OneRun } else { others };
     let (providers, failed) = start::providers(&kinds, enough, &config, service);
     Ok((start::launcher(&config, providers), order, failed))
 }
@@ -229,7 +233,7 @@ fn payload(arguments: &Arguments) -> Result<(Payload, Option<JobFile>), InputErr
     }
 }
 
-fn by_extension(path: &Path) -> Option<Language> {
+pub(super) fn by_extension(path: &Path) -> Option<Language> {
     match path.extension()?.to_str()? {
         "js" | "mjs" | "cjs" => Some(Language::Javascript),
         "py" => Some(Language::Python),

@@ -26,7 +26,7 @@ pub(super) fn providers(
     kinds: &[Kind],
     enough: usize,
     config: &Config,
-    service: impl Fn(Kind) -> Service,
+    mut service: impl FnMut(Kind) -> Service,
 ) -> (Vec<Arc<dyn Provider>>, Vec<NotStarted>) {
     let mut started: Vec<Arc<dyn Provider>> = Vec::new();
     let mut failed = Vec::new();

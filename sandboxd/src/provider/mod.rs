@@ -21,7 +21,7 @@ use futures_util::future::BoxFuture;
 
 pub use self::allowance::Allowance;
 pub use self::session::{CallFailure, Called, Cancel, CellEnd, Over, ReadBack, Session};
-pub use self::start::{Engines, Kind, NativeView, RunLimits, Service, start};
+pub use self::start::{Ahead, Engines, Kind, NativeView, RunLimits, Service, start};
 use crate::job::{Job, Outcome, OutputSink};
 
 /// What a provider says of itself before any run.

@@ -10,6 +10,7 @@ use super::microvm::{MicrovmConfig, MicrovmProvider};
 use super::native::{NativeConfig, NativeProvider};
 use super::wasm::{self, WasmProvider};
 use super::{Allowance, CreateError, Provider};
+use crate::child::launcher::Launcher;
 
 /// The kinds of boundary that this build knows, cheapest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +51,11 @@ pub struct RunLimits {
     pub concurrent: u32,
 }
 
+impl RunLimits {
+    /// Without a configuration. Runs at once do not matter to one of them.
+    pub const USUAL: Self = Self { memory_mib: 256, cpus: 1.0, pids: 256, disk_mib: 128, concurrent: 1 };
+}
+
 /// What runs of `native`, `gvisor` and `microvm` see, as configured.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NativeView {
@@ -82,15 +88,35 @@ pub struct Engines {
 }
 
 /// What providers are started for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Service {
-    /// One run, here and now; then the process ends.
-    OneRun,
+    /// One run, here and now; then the process ends. Some of it may have been begun.
+    OneRun(Option<Ahead>),
     /// One run at most, which most likely goes elsewhere: no helper is started before it comes. The process has one thread
     /// until then.
     Unlikely,
     /// Runs of any caller, one after the other and at once.
     ManyRuns,
+}
+
+/// What was begun for one run before anybody knew which. A provider that has no use for it drops it, which ends it.
+#[derive(Debug)]
+pub enum Ahead {
+    Wasm(wasm::Ahead),
+    /// Has made the first process of a run with [`RunLimits::USUAL`].
+    Native(Launcher),
+}
+
+impl Ahead {
+    /// Begins what a run without a configuration needs. Called while the process has one thread.
+    pub fn begin(kind: Kind) -> Option<Self> {
+        let usual = &RunLimits::USUAL;
+        match kind {
+            Kind::Wasm => wasm::Ahead::begin(&wasm::Settings::of(usual)).ok().map(Self::Wasm),
+            Kind::Native => Launcher::start_for_one_run(Allowance::of(usual).limits()).ok().map(Self::Native),
+            Kind::Gvisor | Kind::Microvm | Kind::Docker => None,
+        }
+    }
 }
 
 /// Starts one provider: preflight, helpers, smoke test where it has one.
@@ -115,7 +141,10 @@ pub fn start(
         Kind::Wasm => {
             let settings = wasm::Settings::of(limits);
             Ok(Arc::new(match service {
-                Service::OneRun => WasmProvider::for_one_run(settings)?,
+                Service::OneRun(Some(Ahead::Wasm(ahead))) => {
+                    WasmProvider::for_one_run(settings, Some(ahead))?
+                }
+                Service::OneRun(_) => WasmProvider::for_one_run(settings, None)?,
                 Service::Unlikely => WasmProvider::without_workers(settings)?,
                 Service::ManyRuns => WasmProvider::new(settings)?,
             }))

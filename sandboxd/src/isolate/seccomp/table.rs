@@ -10,7 +10,7 @@ pub(super) type Allowed = (&'static str, libc::c_long, &'static str);
 
 /// One condition on an argument: the masked value must be (or must not be) one of a list, else the errno is the answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Check {
+pub(crate) struct Check {
     pub argument: u32,
     pub mask: u32,
     pub values: &'static [u32],
@@ -19,7 +19,7 @@ pub(super) struct Check {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Membership {
+pub(crate) enum Membership {
     OneOf,
     NoneOf,
 }

@@ -1,38 +1,6 @@
+use super::filter::tests::judge;
+use super::filter::{ARCHITECTURE, X32_BIT};
 use super::*;
-
-/// Runs the program as the kernel would, for the instructions that we generate.
-fn judge(program: &[sock_filter], architecture: u32, number: u32, arguments: &[u64]) -> u32 {
-    let mut accumulator = 0_u32;
-    let mut at = 0_usize;
-    loop {
-        let instruction = &program[at];
-        at += 1;
-        let code = u32::from(instruction.code);
-        if code == libc::BPF_LD | libc::BPF_W | libc::BPF_ABS {
-            accumulator = match instruction.k {
-                OFFSET_NUMBER => number,
-                OFFSET_ARCHITECTURE => architecture,
-                offset => {
-                    let index = usize::try_from((offset - OFFSET_ARGUMENTS) / 8).unwrap();
-                    u32::try_from(arguments.get(index).copied().unwrap_or(0) & 0xffff_ffff).unwrap()
-                }
-            };
-        } else if code == libc::BPF_RET | libc::BPF_K {
-            return instruction.k;
-        } else if code == libc::BPF_ALU | libc::BPF_AND | libc::BPF_K {
-            accumulator &= instruction.k;
-        } else if code == libc::BPF_JMP | libc::BPF_JA {
-            at += instruction.k as usize;
-        } else {
-            let hit = match code & !libc::BPF_JMP & !libc::BPF_K {
-                libc::BPF_JEQ => accumulator == instruction.k,
-                libc::BPF_JGE => accumulator >= instruction.k,
-                other => panic!("unexpected instruction {other:#x}"),
-            };
-            at += usize::from(if hit { instruction.jt } else { instruction.jf });
-        }
-    }
-}
 
 fn ours(number: libc::c_long, arguments: &[u64]) -> u32 {
     judge(&compile(), ARCHITECTURE, u32::try_from(number).unwrap(), arguments)

@@ -16,7 +16,7 @@ use crate::child::message::{FromLauncher, ToLauncher, receive, send};
 use crate::child::sys::watch_readable;
 use crate::isolate::cgroup::{Group, Usage};
 use crate::isolate::{Boundary, Limits};
-use crate::provider::{CreateError, Service};
+use crate::provider::{Ahead, CreateError, Service};
 
 /// The child of a run as the launcher made it.
 #[derive(Debug)]
@@ -69,8 +69,10 @@ impl LazyLink {
     pub(in crate::provider) fn of(service: Service, ahead: Option<Limits>) -> Result<Self, CreateError> {
         let launcher = match (service, ahead) {
             (Service::Unlikely, _) => return Ok(Self(Mutex::new(LauncherState::Unforked))),
-            (Service::OneRun, Some(limits)) => Launcher::start_for_one_run(limits),
-            (Service::OneRun, None) | (Service::ManyRuns, _) => Launcher::start(),
+            // One with other limits than these makes another process when the run comes.
+            (Service::OneRun(Some(Ahead::Native(launcher))), Some(_)) => Ok(launcher),
+            (Service::OneRun(_), Some(limits)) => Launcher::start_for_one_run(limits),
+            (Service::OneRun(_), None) | (Service::ManyRuns, _) => Launcher::start(),
         };
         let step = "fork the launcher (the process must have one thread)";
         launcher.map(Self::new).map_err(|source| CreateError::Step { step: step.into(), source })

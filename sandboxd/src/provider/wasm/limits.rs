@@ -31,6 +31,8 @@ pub const SPARE_WORKERS: usize = 1;
 pub const MAX_RUNS_PER_WORKER: u64 = 100_000;
 /// How long a new worker may take until it is locked down; then it is killed and the run refused.
 pub const START_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a command leaves the processors to the worker that it has just forked; then it goes on beside it.
+pub const HEAD_START: Duration = Duration::from_millis(2);
 /// How long after the deadline a worker may take to say so; then it is killed and the run has timed out all the same.
 pub const DEADLINE_GRACE: Duration = Duration::from_millis(500);
 

@@ -14,6 +14,7 @@ use freeboard_control::{Evidence, Fact};
 use freeboard_policy::Tier;
 
 use super::{ENGINE_SHA256, NAME};
+use crate::kernel_file;
 
 /// Room for /proc/PID/status in bytes; it has about 1,500.
 const STATUS_BYTES: usize = 8192;
@@ -151,7 +152,7 @@ fn descriptors(pid: u32) -> Fact {
 }
 
 fn limits(pid: u32) -> io::Result<Vec<Fact>> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/limits"))?;
+    let text = kernel_file::text(format!("/proc/{pid}/limits"))?;
     let limit = |name: &str| {
         text.lines()
             .find_map(|line| line.strip_prefix(name))

@@ -25,6 +25,7 @@ use futures_util::future::BoxFuture;
 
 use super::{CreateError, Description, Plan, Provider, RunLimits, Sandbox};
 use crate::job::Payload;
+use process::Process;
 use sandbox::WasmSandbox;
 pub use worker::{SUBCOMMAND, run_if_asked};
 use workers::Workers;
@@ -67,6 +68,21 @@ impl Settings {
     }
 }
 
+/// A worker that was forked before anybody knew for which run. Dropped, it is killed.
+#[derive(Debug)]
+pub struct Ahead {
+    worker: Process,
+    memory_mib: u32,
+}
+
+impl Ahead {
+    /// Called while the process has one thread.
+    pub fn begin(settings: &Settings) -> Result<Self, CreateError> {
+        let memory_mib = settings.memory_mib;
+        Ok(Self { worker: Process::fork(memory_mib)?, memory_mib })
+    }
+}
+
 #[derive(Debug)]
 pub struct WasmProvider {
     settings: Settings,
@@ -81,10 +97,16 @@ impl WasmProvider {
         Ok(provider)
     }
 
-    /// For one run, here and now: its worker is forked. Called while the process has one thread.
-    pub fn for_one_run(settings: Settings) -> Result<Self, CreateError> {
+    /// For one run, here and now: its worker is forked, unless one with these settings was begun ahead. Called while the
+    /// process has one thread.
+    pub fn for_one_run(settings: Settings, ahead: Option<Ahead>) -> Result<Self, CreateError> {
+        let memory_mib = settings.memory_mib;
         let provider = Self::without_workers(settings)?;
-        provider.workers.fork_first()?;
+        let worker = match ahead.filter(|ahead| ahead.memory_mib == memory_mib) {
+            Some(ahead) => ahead.worker,
+            None => Process::fork(memory_mib)?,
+        };
+        provider.workers.adopt(worker);
         Ok(provider)
     }
 

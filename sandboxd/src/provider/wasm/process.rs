@@ -7,9 +7,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use rustix::time::Timespec;
 
 use super::super::CreateError;
+use super::limits::HEAD_START;
 use super::worker::{self, SUBCOMMAND};
 use super::workers::step;
 use crate::child::sys::{self, Side};
@@ -51,12 +55,18 @@ impl Process {
     /// begins with a copy of our memory: not for a process that serves several callers.
     pub(super) fn fork(memory_mib: u32) -> Result<Self, CreateError> {
         let (control, theirs) = pair()?;
+        let (begun, their_begun) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| step("making a worker's pipe", errno.into()))?;
         let side = sys::fork_single_threaded();
         match side.map_err(|error| step("forking a worker (the process must have one thread)", error))? {
-            Side::Parent(pid) => Ok(Self { handle: Some(Handle::Forked(pid)), control }),
+            Side::Parent(pid) => {
+                drop(their_begun);
+                let_begin(&begun);
+                Ok(Self { handle: Some(Handle::Forked(pid)), control })
+            }
             Side::Child => {
-                drop(control);
-                let ended = worker::live(theirs.into(), memory_mib);
+                drop((control, begun));
+                let ended = worker::live(theirs.into(), their_begun, memory_mib);
                 sys::exit_now(i32::from(ended.is_err()))
             }
         }
@@ -138,6 +148,14 @@ fn bury(dead: Option<Handle>) {
     let mut graves = GRAVEYARD.lock().unwrap_or_else(PoisonError::into_inner);
     graves.extend(dead);
     graves.retain_mut(|handle| !handle.has_ended());
+}
+
+/// Leaves the processors to the two threads of a new worker until one is enough for it, and no longer than [`HEAD_START`]: the run
+/// waits for what they do, and not for what we do meanwhile.
+fn let_begin(begun: &OwnedFd) {
+    let mut end = [PollFd::new(begun, PollFlags::IN)];
+    // Whatever comes of it, we go on.
+    let _ = poll(&mut end, Timespec::try_from(HEAD_START).ok().as_ref());
 }
 
 fn pair() -> Result<(UnixStream, UnixStream), CreateError> {

@@ -19,6 +19,9 @@ use super::limits::{ACQUIRE_TIMEOUT, MAX_IDLE_WORKERS, MAX_RUNS_PER_WORKER, SPAR
 use super::measure::{Boundary, Ours};
 use super::process::Process;
 
+/// Room for what a worker says at once: a read for each, not one for each doubling of a buffer.
+const USUAL_BYTES: usize = 4 << 10;
+
 #[derive(Debug)]
 pub(super) struct Workers {
     program: PathBuf,
@@ -61,12 +64,9 @@ impl Workers {
         Arc::new(Self { program, memory_mib, permits, state: Mutex::default() })
     }
 
-    /// Forks the first worker instead of starting the program once more. For a process with one thread that serves one
-    /// run and has no secret in memory.
-    pub(super) fn fork_first(&self) -> Result<(), CreateError> {
-        let process = Process::fork(self.memory_mib)?;
-        self.lock().spares.push(process);
-        Ok(())
+    /// Takes a worker that has served nobody.
+    pub(super) fn adopt(&self, worker: Process) {
+        self.lock().spares.push(worker);
     }
 
     /// A worker that has served nobody but `caller`. Dropped midway, nothing is left.
@@ -151,7 +151,8 @@ impl Worker {
         let pid = process.id();
         let ours = Ours::read(program).map_err(|error| step("measuring a worker", error))?;
         let boundary = Boundary::default();
-        let mut worker = Self { process, stream, received: Vec::new(), next_run: FIRST_RUN, boundary };
+        let received = Vec::with_capacity(USUAL_BYTES);
+        let mut worker = Self { process, stream, received, next_run: FIRST_RUN, boundary };
         let first = worker.receive().await.map_err(failed)?;
         let report = match first.body {
             Body::Ready { report } => report,

@@ -4,25 +4,24 @@
 //! Steps that a kernel or container forbids are skipped and told to sandboxd, which measures the result from outside; the
 //! system call filter, no_new_privs and empty capabilities are never skipped.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus, Scope,
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetError, RulesetStatus, Scope,
 };
 use nix::mount::{MntFlags, MsFlags};
 use nix::sched::CloneFlags;
 use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::{Gid, Uid};
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-};
+use seccompiler::BpfProgram;
 
 use super::super::limits::{WORKER_DESCRIPTORS, WORKER_SPARE_ADDRESSES};
 use super::syscalls::{ALLOWED, When};
+use crate::isolate::seccomp::filter::{self, Answer};
 
 /// The step that failed, and why.
 pub(super) type StepError = (&'static str, io::Error);
@@ -37,28 +36,51 @@ const USER_NAMESPACE_TRIES: usize = 1000;
 /// Moves the control socket away from standard input, and keeps nothing else.
 pub(super) fn take_control_socket() -> io::Result<OwnedFd> {
     let control = io::stdin().as_fd().try_clone_to_owned()?;
-    keep_only(&control)?;
+    keep_only(&[&control])?;
     Ok(control)
 }
 
-/// Puts /dev/null on 0, 1 and 2 and closes everything else but the control socket: what this process was started with by
-/// mistake, however it came (F02).
-pub(super) fn keep_only(control: &OwnedFd) -> io::Result<()> {
+/// Puts /dev/null on 0, 1 and 2 and closes everything else but `kept`: what this process was started with by mistake,
+/// however it came (F02).
+pub(super) fn keep_only(kept: &[&OwnedFd]) -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
     drop(null);
-    crate::child::sys::close_all_from(3, &[control.as_raw_fd()])
+    let kept: Vec<i32> = kept.iter().map(|descriptor| descriptor.as_raw_fd()).collect();
+    crate::child::sys::close_all_from(3, &kept)
 }
 
-/// What is left of the world after the namespaces were left.
-#[derive(Debug)]
+/// What is left of the world after the namespaces were left, and the walls that come next.
 pub(super) struct Left {
     /// In namespaces of its own, with an empty root.
     own: bool,
     /// How much memory this process has mapped, opened while there was a /proc.
     mapped: std::fs::File,
+    walls: Walls,
+}
+
+/// Walls that hold nothing yet. Made while the engine loads, since nobody has to wait for them then.
+struct Walls {
+    files: RulesetCreated,
+    calls: Filter,
+}
+
+impl Walls {
+    fn make() -> Result<Self, StepError> {
+        Ok(Self { files: no_files().map_err(landlock_failed)?, calls: Filter(program()) })
+    }
+}
+
+/// The system calls that are left.
+pub(super) struct Filter(BpfProgram);
+
+impl Filter {
+    /// The last step: from here on only what `syscalls.rs` lists. For all threads.
+    pub(super) fn apply(&self) -> io::Result<()> {
+        seccompiler::apply_filter_all_threads(&self.0).map_err(|error| io::Error::other(error.to_string()))
+    }
 }
 
 /// Enters namespaces that hold nothing, and does `work`.
@@ -66,45 +88,65 @@ pub(super) struct Left {
 /// The kernel takes about as long for the one as we do for the other, so root does both at once: the work is on a thread
 /// that ends before anything is taken away from this one, since users, capabilities and filters are each thread's own.
 /// An ordinary user needs a process with one thread to enter a user namespace, and does them one after the other.
+///
+/// `begun` is closed when there is a processor to spare: one is enough for the rest.
 pub(super) fn leave_namespaces_while<T: Send>(
+    begun: Option<OwnedFd>,
     work: impl FnOnce() -> Result<T, StepError> + Send,
 ) -> Result<(T, Left), StepError> {
     let mapped = std::fs::File::open("/proc/self/statm").map_err(|error| ("rlimits", error))?;
     if !Uid::effective().is_root() {
+        drop(begun);
         let done = work()?;
-        return Ok((done, Left { own: leave_namespaces(CloneFlags::CLONE_NEWUSER), mapped }));
+        let own = leave_namespaces(CloneFlags::CLONE_NEWUSER);
+        return Ok((done, Left { own, mapped, walls: Walls::make()? }));
     }
-    let (done, own) = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let worker = std::thread::Builder::new()
             .name("load".into())
             .spawn_scoped(scope, work)
             .map_err(|error| ("engine", error))?;
         let own = leave_namespaces(CloneFlags::empty());
+        let walls = Walls::make();
+        drop(begun);
         let done = worker.join().map_err(|_| ("engine", io::Error::other("the loading thread panicked")))?;
-        Ok((done?, own))
-    })?;
-    Ok((done, Left { own, mapped }))
+        Ok((done?, Left { own, mapped, walls: walls? }))
+    })
 }
 
-/// Everything but the filter. The process has one thread. Returns `name=value` lines for what cannot be seen from outside.
-pub(super) fn enter(left: Left) -> Result<String, StepError> {
-    let mut report = String::new();
-    let mut say = |name: &str, value: &str| {
-        let _ = writeln!(report, "{name}={value}");
-    };
+/// What stands but for the filter.
+pub(super) struct Entered {
+    own: bool,
+    files: &'static str,
+}
+
+impl Entered {
+    /// `name=value` lines for what cannot be seen from outside.
+    pub(super) fn report(&self) -> String {
+        let mut report = String::new();
+        let mut say = |name: &str, value: &str| {
+            let _ = writeln!(report, "{name}={value}");
+        };
+        say("namespaces", if self.own { "own" } else { "shared" });
+        say("landlock", self.files);
+        say("files", if std::fs::File::open("/").is_err() { "denied" } else { "reachable" });
+        say("network", if reaches_network() { "reachable" } else { "denied" });
+        say("engine_sha256", env!("FREEBOARD_ENGINE_SHA256"));
+        report
+    }
+}
+
+/// Everything but the filter, which is returned. The process has one thread.
+pub(super) fn enter(left: Left) -> Result<(Entered, Filter), StepError> {
     limit_resources(left.mapped).map_err(|error| ("rlimits", error))?;
     if Uid::effective().is_root() {
         become_nobody().map_err(|error| ("nobody", io::Error::from(error)))?;
         own_users();
     }
-    say("namespaces", if left.own { "own" } else { "shared" });
     prctl_no_new_privileges()?;
     drop_capabilities().map_err(|error| ("capabilities", error))?;
-    say("landlock", restrict_files()?);
-    say("files", if std::fs::File::open("/").is_err() { "denied" } else { "reachable" });
-    say("network", if reaches_network() { "reachable" } else { "denied" });
-    say("engine_sha256", env!("FREEBOARD_ENGINE_SHA256"));
-    Ok(report)
+    let files = restrict_files(left.walls.files)?;
+    Ok((Entered { own: left.own, files }, left.walls.calls))
 }
 
 fn limit_resources(mapped: std::fs::File) -> io::Result<()> {
@@ -185,16 +227,22 @@ fn drop_capabilities() -> io::Result<()> {
 }
 
 /// No file, no TCP port, no abstract socket, no signal to others, as far as the kernel knows how to deny them.
-fn restrict_files() -> Result<&'static str, StepError> {
+fn no_files() -> Result<RulesetCreated, RulesetError> {
     let abi = ABI::V6;
-    let restricted = Ruleset::default()
+    Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(abi))
-        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(abi)))
-        .and_then(|ruleset| ruleset.scope(Scope::from_all(abi)))
-        .and_then(Ruleset::create)
-        .and_then(landlock::RulesetCreated::restrict_self)
-        .map_err(|error| ("landlock", io::Error::other(error.to_string())))?;
+        .handle_access(AccessFs::from_all(abi))?
+        .handle_access(AccessNet::from_all(abi))?
+        .scope(Scope::from_all(abi))?
+        .create()
+}
+
+fn landlock_failed(error: RulesetError) -> StepError {
+    ("landlock", io::Error::other(error.to_string()))
+}
+
+fn restrict_files(rules: RulesetCreated) -> Result<&'static str, StepError> {
+    let restricted = rules.restrict_self().map_err(landlock_failed)?;
     Ok(match restricted.ruleset {
         RulesetStatus::FullyEnforced => "full",
         RulesetStatus::PartiallyEnforced => "partial",
@@ -207,42 +255,50 @@ fn reaches_network() -> bool {
     std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.connect("198.51.100.1:9")).is_ok()
 }
 
-/// The last step: from here on only what `syscalls.rs` lists. For all threads.
-pub(super) fn filter_system_calls() -> io::Result<()> {
-    let program = program().map_err(|error| io::Error::other(error.to_string()))?;
-    seccompiler::apply_filter_all_threads(&program).map_err(|error| io::Error::other(error.to_string()))
-}
-
-fn program() -> Result<BpfProgram, seccompiler::Error> {
-    let mut rules = BTreeMap::new();
-    for (number, when, _) in ALLOWED {
-        let condition = match *when {
-            When::Always => None,
-            When::Is { index, value } => Some((index, SeccompCmpOp::Eq, u64::from(value))),
-            When::Without { index, mask } => Some((index, SeccompCmpOp::MaskedEq(u64::from(mask)), 0)),
+fn program() -> BpfProgram {
+    let calls = ALLOWED.iter().map(|(call, when, _)| {
+        let answer = match *when {
+            When::Always => Answer::Allow,
+            When::Is { index, value } => Answer::Only { argument: index, mask: u32::MAX, value },
+            When::Without { index, mask } => Answer::Only { argument: index, mask, value: 0 },
         };
-        let conditions: &mut Vec<SeccompRule> = rules.entry(*number).or_default();
-        if let Some((index, operator, value)) = condition {
-            let condition = SeccompCondition::new(index, SeccompCmpArgLen::Dword, operator, value)?;
-            conditions.push(SeccompRule::new(vec![condition])?);
-        }
-    }
-    let arch = std::env::consts::ARCH.try_into()?;
-    let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch)?;
-    Ok(filter.try_into()?)
+        (filter::number(*call), answer)
+    });
+    filter::program(calls.collect(), Answer::Kill)
 }
 
 #[cfg(test)]
 mod tests {
+    use nix::libc;
+
     use super::*;
+    use crate::isolate::seccomp::filter::tests::judge;
 
     #[test]
-    fn gives_each_system_call_a_reason_and_never_both_with_and_without_a_condition() {
+    fn gives_each_system_call_a_reason_and_one_answer() {
+        let program = program();
         for (number, when, reason) in ALLOWED {
             assert!(!reason.is_empty());
-            let same = ALLOWED.iter().filter(|(other, _, _)| other == number).count();
-            assert!(same == 1 || !matches!(when, When::Always), "{number} is allowed whatever its arguments");
+            assert_eq!(ALLOWED.iter().filter(|(other, _, _)| other == number).count(), 1, "{number}");
+            let number = filter::number(*number);
+            let judged = |index: u32, value: u32| {
+                let mut arguments = [0; 6];
+                arguments[index as usize] = u64::from(value);
+                judge(&program, filter::ARCHITECTURE, number, &arguments)
+            };
+            let (allowed, refused) = match *when {
+                When::Always => (judged(0, 0), libc::SECCOMP_RET_KILL_PROCESS),
+                When::Is { index, value } => (judged(index, value), judged(index, value + 1)),
+                When::Without { index, mask } => (judged(index, !mask), judged(index, mask)),
+            };
+            assert_eq!(allowed, libc::SECCOMP_RET_ALLOW, "{number}");
+            assert_eq!(refused, libc::SECCOMP_RET_KILL_PROCESS, "{number}");
         }
-        assert!(program().is_ok());
+        for number in 0..1000 {
+            if ALLOWED.iter().all(|(other, _, _)| filter::number(*other) != number) {
+                let judged = judge(&program, filter::ARCHITECTURE, number, &[]);
+                assert_eq!(judged, libc::SECCOMP_RET_KILL_PROCESS, "{number}");
+            }
+        }
     }
 }

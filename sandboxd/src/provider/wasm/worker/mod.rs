@@ -45,18 +45,20 @@ pub fn run_if_asked(arguments: impl IntoIterator<Item = OsString>) -> Option<Exi
     }
     let memory_mib = arguments.next().and_then(|text| text.to_str()?.parse().ok());
     let Some(memory_mib) = memory_mib else { return Some(ExitCode::FAILURE) };
-    let served = lockdown::take_control_socket().and_then(|control| serve(control, memory_mib, Runs::Many));
+    let served =
+        lockdown::take_control_socket().and_then(|control| serve(control, memory_mib, Runs::Many, None));
     Some(if served.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The life of a worker that was forked, not started: the socket is the only thing that it keeps, and there is one run.
-pub(super) fn live(control: OwnedFd, memory_mib: u32) -> io::Result<()> {
+/// The life of a worker that was forked, not started: the socket is the only thing that it keeps, and there is one run. `begun` is
+/// closed when it leaves a processor to others.
+pub(super) fn live(control: OwnedFd, begun: OwnedFd, memory_mib: u32) -> io::Result<()> {
     crate::child::sys::scrub_environment();
     // The name of the thread is what an operator sees in a list of processes; nothing hangs on it.
     let _ = rustix::thread::set_name(c"freeboard-wasm");
     std::env::set_current_dir("/")?;
-    lockdown::keep_only(&control)?;
-    serve(control, memory_mib, Runs::One)
+    lockdown::keep_only(&[&control, &begun])?;
+    serve(control, memory_mib, Runs::One, Some(begun))
 }
 
 /// How many runs a worker is there for.
@@ -67,9 +69,9 @@ enum Runs {
 }
 
 /// Everything, until sandboxd closes the socket or there are no more runs.
-fn serve(control: OwnedFd, memory_mib: u32, runs: Runs) -> io::Result<()> {
+fn serve(control: OwnedFd, memory_mib: u32, runs: Runs, begun: Option<OwnedFd>) -> io::Result<()> {
     let control = Arc::new(UnixStream::from(control));
-    let (loaded, first, ticker, report) = match prepare(&control, memory_mib, runs) {
+    let (loaded, mut first, ticker, report) = match prepare(&control, memory_mib, runs, begun) {
         Ok(prepared) => prepared,
         Err((step, error)) => {
             let body = Body::Failed { step: format!("{step}: {error}") };
@@ -77,6 +79,8 @@ fn serve(control: OwnedFd, memory_mib: u32, runs: Runs) -> io::Result<()> {
         }
     };
     (&*control).write_all(&Frame { run: 0, body: Body::Ready { report } }.encode())?;
+    // While sandboxd measures.
+    first.warm_up().map_err(io::Error::other)?;
     Worker { control, loaded, ticker, received: Vec::new() }.serve(first, runs)
 }
 
@@ -84,15 +88,19 @@ fn prepare(
     control: &Arc<UnixStream>,
     memory_mib: u32,
     runs: Runs,
+    begun: Option<OwnedFd>,
 ) -> Result<(Loaded, Ready, Ticker, String), StepError> {
-    let ((loaded, first), left) = lockdown::leave_namespaces_while(|| {
+    let ((loaded, first), left) = lockdown::leave_namespaces_while(begun, || {
         let loaded = engine::load(memory_mib, runs);
         let with_first = loaded.and_then(|loaded| Ready::new(control, &loaded).map(|first| (loaded, first)));
         with_first.map_err(|error| ("engine", io::Error::other(error.to_string())))
     })?;
-    let report = lockdown::enter(left)?;
-    let ticker = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
-    lockdown::filter_system_calls().map_err(|error| ("seccomp", error))?;
+    let (entered, filter) = lockdown::enter(left)?;
+    // A new thread makes system calls of its own, which the filter does not allow: meanwhile this one looks at the walls.
+    let (ticker, begun) = Ticker::start(&loaded).map_err(|error| ("ticker", error))?;
+    let report = entered.report();
+    begun.wait();
+    filter.apply().map_err(|error| ("seccomp", error))?;
     Ok((loaded, first, ticker, report))
 }
 

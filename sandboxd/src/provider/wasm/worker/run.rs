@@ -14,6 +14,7 @@ use rustix::time::Timespec;
 use wasmtime::{Instance, Memory, ResourceLimiter, Store, Trap, TypedFunc, UpdateDeadline};
 
 use super::super::frame::{Body, Done, RunMessage};
+use super::super::limits::START_TIMEOUT;
 use super::engine::{Loaded, TABLE_ELEMENTS};
 use super::exchange::{Answer, Exchanges};
 use super::output::{Output, Verdict};
@@ -23,6 +24,9 @@ use super::ticker::Ticker;
 const FINISHED: i64 = -1;
 const OUT_OF_MEMORY: i64 = -3;
 const UNSETTLED: i64 = -4;
+
+/// Room that is made in the engine before a program comes.
+const USUAL_CODE_BYTES: usize = 4 << 10;
 
 /// What host functions work on.
 pub(super) struct Guest {
@@ -141,6 +145,14 @@ impl Ready {
         let exports = exports(&mut store, &instance)?;
         store.data_mut().memory = Some(exports.memory);
         Ok(Self { store, exports })
+    }
+
+    /// Lets the engine make room for a usual program, so that what its first call takes is not part of the run. None of the
+    /// guest's code is there yet.
+    pub(super) fn warm_up(&mut self) -> Result<(), wasmtime::Error> {
+        self.store.data_mut().deadline = Instant::now() + START_TIMEOUT;
+        let room = [0; USUAL_CODE_BYTES];
+        put(&mut self.store, &self.exports, &[&room]).map(drop)
     }
 
     /// Runs `message` and reports its end. An error means that sandboxd cannot be talked to any more.

@@ -11,12 +11,12 @@ pub(super) enum When {
     Always,
     /// Argument `index` is `value` (32 bits).
     Is {
-        index: u8,
+        index: u32,
         value: u32,
     },
     /// Argument `index` has none of the bits of `mask`.
     Without {
-        index: u8,
+        index: u32,
         mask: u32,
     },
 }

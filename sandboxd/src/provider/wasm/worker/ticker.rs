@@ -24,8 +24,8 @@ struct Shared {
 }
 
 impl Ticker {
-    /// Starts the thread. It never ends before the process.
-    pub(super) fn start(loaded: &Loaded) -> io::Result<Self> {
+    /// Starts the thread, and gives what is to be waited at until it has begun. It never ends before the process.
+    pub(super) fn start(loaded: &Loaded) -> io::Result<(Self, Arc<Barrier>)> {
         let shared = Arc::new(Shared::default());
         let engine = loaded.engine().clone();
         let seen = Arc::clone(&shared);
@@ -49,9 +49,7 @@ impl Ticker {
                     engine.increment_epoch();
                 }
             })?;
-        // A new thread makes system calls of its own, which the filter that comes next does not allow.
-        started.wait();
-        Ok(Self { shared, thread: handle.thread().clone() })
+        Ok((Self { shared, thread: handle.thread().clone() }, started))
     }
 
     /// A run begins. Costs a wake-up only after a pause.
