@@ -21,7 +21,8 @@ use super::message::{Birth, receive};
 use super::sys;
 use crate::causes::chain;
 use crate::isolate::kernel::Kernel;
-use crate::isolate::{Boundary, GatePorts, cgroup, landlock, mounts, privileges, seccomp};
+use crate::isolate::seccomp::Filter;
+use crate::isolate::{Boundary, GatePorts, cgroup, landlock, mounts, privileges};
 
 /// Descriptors that a gate may have, with room: the kernel's own limit is 253.
 const MAX_DOORS: usize = 64;
@@ -67,6 +68,8 @@ pub fn live(inheritance: Inheritance) -> i32 {
     let Inheritance { line, by_group, entrances } = inheritance;
     // Nobody can be told of a failure yet.
     let begun = begin(&line, entrances);
+    // While the launcher writes the id maps.
+    let filter = Filter::of_runs();
     let Ok(Some((Birth { boundary }, descriptors))) = receive(&line, RecvFlags::empty()) else { return 1 };
     let Some(channel) = descriptors.into_iter().next() else { return 1 };
     drop(line);
@@ -82,7 +85,7 @@ pub fn live(inheritance: Inheritance) -> i32 {
         Some(Kernel::Engine) => return 1,
         None => {}
     }
-    let built = begun.and_then(|()| build(&boundary, &mut channel, by_group));
+    let built = begun.and_then(|()| build(&boundary, &mut channel, by_group, &filter));
     let surroundings = match built {
         Ok(surroundings) => surroundings,
         Err(error) => {
@@ -102,7 +105,12 @@ fn begin(line: &OwnedFd, entrances: Vec<File>) -> Result<(), SetupError> {
 }
 
 /// The steps in order. Later ones take away what earlier ones needed.
-fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Result<Surroundings, SetupError> {
+fn build(
+    boundary: &Boundary,
+    channel: &mut UnixStream,
+    by_group: bool,
+    filter: &Filter,
+) -> Result<Surroundings, SetupError> {
     become_guest_user(boundary)?;
     let (doors, sockets) = open_gate_while(boundary.gate.as_ref(), || {
         mounts::build(boundary).map_err(|error| SetupError { step: error.what, source: error.source })
@@ -119,7 +127,7 @@ fn build(boundary: &Boundary, channel: &mut UnixStream, by_group: bool) -> Resul
     privileges::drop_capabilities().map_err(at("drop capabilities"))?;
     let enforced = landlock::restrict().map_err(|error| at("landlock")(io::Error::other(error)))?;
     let work = open_work().map_err(at("open /work"))?;
-    seccomp::install().map_err(at("install the system call filter"))?;
+    filter.install().map_err(at("install the system call filter"))?;
     send_ready(channel, enforced).map_err(at("say that the boundary stands"))?;
     Ok(Surroundings { work, step_user: None, group: None })
 }

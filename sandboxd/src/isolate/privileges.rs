@@ -36,8 +36,9 @@ pub fn drop_bounding_set() -> io::Result<()> {
     for bit in 0..64 {
         let Some(capability) = CapabilitySet::from_bits(1 << bit) else { continue };
         match remove_capability_from_bounding_set(capability) {
-            // A number that this kernel does not know yet.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+            Ok(()) => {}
+            // A number that this kernel does not know yet, nor any after it (`cap_valid` of linux/capability.h).
+            Err(rustix::io::Errno::INVAL) => break,
             Err(error) => return Err(error.into()),
         }
     }

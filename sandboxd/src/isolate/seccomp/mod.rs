@@ -11,9 +11,19 @@ use nix::libc;
 use seccompiler::BpfProgram;
 use table::{ALLOWED, CONDITIONAL, IGNORED, REFUSED};
 
-/// Installs the filter for this thread and all that it starts. Needs no_new_privs.
-pub fn install() -> io::Result<()> {
-    seccompiler::apply_filter(&compile()).map_err(io::Error::other)
+/// A filter that is written and not yet installed.
+pub(crate) struct Filter(BpfProgram);
+
+impl Filter {
+    /// Writes it. It is the same for every run, so this needs nothing of one.
+    pub(crate) fn of_runs() -> Self {
+        Self(compile())
+    }
+
+    /// Installs it for this thread and all that it starts. Needs no_new_privs.
+    pub(crate) fn install(&self) -> io::Result<()> {
+        seccompiler::apply_filter(&self.0).map_err(io::Error::other)
+    }
 }
 
 /// The whole program.
