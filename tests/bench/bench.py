@@ -526,7 +526,7 @@ def main():
     arguments.add_argument("--seconds", type=float, default=2.0)
     arguments.add_argument("--tools", default="direct,freeboard,freeboard-transparent,nginx,squid,hudsucker,mitmproxy")
     arguments.add_argument("--json", type=pathlib.Path)
-    arguments.add_argument("--check", type=pathlib.Path, help="end with 1 when CPU per request over nginx's is 10 % worse than in this file")
+    arguments.add_argument("--check", type=pathlib.Path, help="end with 1 when CPU per request over nginx's is a quarter worse than in this file")
     arguments.add_argument("--store", type=pathlib.Path, help="write the figures that --check compares")
     options = arguments.parse_args()
     known = {"direct": Direct, "freeboard": Freeboard, "freeboard-transparent": FreeboardTransparent, "freeboard-wide": FreeboardWide,
