@@ -15,7 +15,7 @@ use h2::{RecvStream, SendStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Uri, Version};
 use tokio::time::timeout;
 
-use super::upload::{Upload, UploadEnd, UploadState, keep_harmless};
+use super::upload::{Tally, Upload, UploadEnd, UploadState, keep_harmless};
 use super::{Plan, Trouble, request_limit, response_limit};
 use crate::credential::{Attach, Material};
 use crate::error::Stop;
@@ -119,7 +119,8 @@ async fn once<B: Body, S: Sink>(
         sink.go_on().await?;
     }
     let counted = draft.count();
-    let mut outgoing = Outgoing { stream, limit: request_limit(plan.grant), sent: &counted.to_upstream };
+    let mut outgoing =
+        Outgoing { stream, tally: Tally::new(request_limit(plan.grant), head), sent: &counted.to_upstream };
     let mut upload = Upload {
         future: pin!(async {
             match whole {
@@ -143,23 +144,20 @@ async fn answer(response: ResponseFuture) -> Result<http::Response<RecvStream>, 
 /// A request body on its way. Dropped before its end, it cancels the stream.
 struct Outgoing<'a> {
     stream: SendStream<Bytes>,
-    limit: u64,
+    tally: Tally,
     sent: &'a AtomicU64,
 }
 
 impl Outgoing<'_> {
     async fn body<B: Body>(&mut self, body: &mut B) -> Result<UploadEnd, Stop> {
-        let mut total = 0_u64;
         while let Some(piece) = body.next().await? {
-            total = total.saturating_add(piece.len() as u64);
-            if total > self.limit {
-                return Err(Stop::with(Reason::BodyTooLarge, format!("more than {} bytes", self.limit)));
-            }
+            let total = self.tally.count(piece)?;
             if let UploadEnd::Unwanted = self.send(Bytes::copy_from_slice(piece), false).await? {
                 return Ok(UploadEnd::Unwanted);
             }
             self.sent.store(total, Ordering::Relaxed);
         }
+        self.tally.end()?;
         let mut trailers = body.trailers();
         if let Some(trailers) = &mut trailers {
             keep_harmless(trailers);

@@ -101,7 +101,7 @@ fn h49_signs_chunks_as_the_example_of_the_s3_reference() {
 }
 
 #[test]
-fn chunks_come_out_the_same_in_whatever_pieces_they_come() {
+fn chunks_come_out_the_same_in_whatever_pieces_they_come_or_not_at_all() {
     let signer = signer("s3");
     let resigner = || Resigner::new(signer.key("20130524"), "20130524T000000Z", "x", "0".repeat(64));
     let sign = "1".repeat(64);
@@ -134,6 +134,15 @@ fn chunks_come_out_the_same_in_whatever_pieces_they_come() {
     ] {
         let mut resigner = resigner();
         assert!(resigner.feed(broken.as_bytes()).is_err() || resigner.end().is_err(), "{broken}");
+    }
+    for trailer in [
+        "x-amz-trailer-signature:\r\nGET http://x/ HTTP/1.1\r\n".to_owned(),
+        format!("x-amz-trailer-signature: {sign}\r\n"),
+        format!("x-amz-trailer-signature:{sign}\r\nx-amz-trailer-signature:{sign}\r\n"),
+        format!("x-amz-trailer-signature:{sign}\r\nx-amz-checksum-crc32c:AAAAAA==\r\n"),
+    ] {
+        let body = format!("0;chunk-signature={sign}\r\n{trailer}\r\n");
+        assert!(resigner().feed(body.as_bytes()).is_err(), "{trailer}");
     }
     let mut early = resigner();
     early.feed(body.as_bytes().get(..20).unwrap()).unwrap();
