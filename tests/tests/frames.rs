@@ -398,14 +398,49 @@ fn b_frames_on_a_stream_that_has_ended_reach_nobody() {
     });
 }
 
+/// Takes the broker's settings once it has opened the connection's window, which it does when it has read what came. Until then both
+/// windows are those that every connection begins with (RFC 9113 6.9.2), and which of them a body outgrows first is chance.
+fn with_wide_windows(connection: &mut H2) {
+    let (mut settings, mut window) = (false, false);
+    while !(settings && window) {
+        let (kind, flags, stream, _) = connection.read_frame().unwrap();
+        settings |= kind == SETTINGS && flags & 1 == 0;
+        window |= kind == WINDOW_UPDATE && stream == 0;
+    }
+    connection.frame(SETTINGS, 1, 0, &[]).unwrap();
+}
+
+/// A request that nobody reads, with as much of its body as the window of a stream takes: 256 KiB.
+fn fills_its_window(stream: u32) -> Vec<u8> {
+    let begin = frame(HEADERS, END_HEADERS, stream, &head("POST", "git.test", "/held"));
+    [begin, frame(DATA, 0, stream, &[b'x'; 16_384]).repeat(16)].concat()
+}
+
 #[test]
-fn b_a_body_above_its_window_ends_its_connection() {
+fn b_a_body_above_its_window_ends_its_stream() {
     with_lab(|run, way| {
         let mut connection = open(run, way, "git.test");
-        let begin = frame(HEADERS, END_HEADERS, 1, &head("POST", "git.test", "/held"));
-        let body = frame(DATA, 0, 1, &[b'x'; 16_384]);
-        // The window of a stream is 256 KiB; nobody reads what comes.
-        let ended = ends(&mut connection, &[begin, body.repeat(17)].concat());
+        with_wide_windows(&mut connection);
+        let ended = ends(&mut connection, &fills_its_window(1));
+        assert_eq!(ended.status(), Some(0), "{way:?}: the connection lives: {ended:?}");
+        connection.raw(&frame(DATA, 0, 1, b"x")).unwrap();
+        assert_eq!(connection.outcome(1), Ended::Reset(FLOW_CONTROL_ERROR), "{way:?}");
+        assert!(run.lab.upstream.requests().iter().all(|request| request.host != "git.test"));
+    });
+}
+
+#[test]
+fn b_bodies_above_the_window_of_their_connection_end_it() {
+    with_lab(|run, way| {
+        let mut connection = open(run, way, "git.test");
+        with_wide_windows(&mut connection);
+        // The window of a connection is 1 MiB: that of four streams.
+        for stream in [1, 3, 5, 7] {
+            let ended = ends(&mut connection, &fills_its_window(stream));
+            assert_eq!(ended.status(), Some(0), "{way:?}: the connection lives: {ended:?}");
+        }
+        let begin = frame(HEADERS, END_HEADERS, 9, &head("POST", "git.test", "/held"));
+        let ended = ends(&mut connection, &[begin, frame(DATA, 0, 9, b"x")].concat());
         assert_eq!(ended, Ended::GoAway(FLOW_CONTROL_ERROR), "{way:?}");
         assert!(run.lab.upstream.requests().iter().all(|request| request.host != "git.test"));
     });
