@@ -105,7 +105,8 @@ pub fn judge(kind: Kind, body: &[u8]) -> Result<(), Reason> {
 fn pending(kind: Kind, body: &[u8]) -> Result<PendingBody, Reason> {
     let policy = LOADED.as_ref().ok_or(Reason::PolicyUnavailable)?;
     let grants = ["g".to_owned()];
-    let question = ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, now_unix: 0 };
+    let question =
+        ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, session: false, now_unix: 0 };
     let scope = policy.scope(&question).map_err(|refusal| refusal.reason)?;
     let host = Host::parse("a.test").map_err(|_| Reason::Internal)?;
     let destination = DestinationQuestion { scope: &scope, host: &host, port: 443 };

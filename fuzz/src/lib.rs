@@ -10,6 +10,7 @@ mod http1;
 mod names;
 mod requests;
 mod tunnels;
+mod uploads;
 
 pub use bodies::{Kind, json_is_granted, judge, mcp_is_granted};
 
@@ -48,6 +49,7 @@ macro_rules! for_each_target {
             frames = tunnels::frames, 5_000, 1_600_000;
             head = http1::head, 5_000, 1_500_000;
             chunked = http1::chunked, 5_000, 1_000_000;
+            signed = uploads::signed, 3_000, 500_000;
             dns = names::dns, 5_000, 2_200_000;
             scrub = answers::scrub, 500, 60_000;
             websocket = answers::websocket, 1_000, 50_000;

@@ -45,7 +45,7 @@ pub use kernel::{Kernel, Recorder, RecorderFailure};
 pub use linux::LinuxKernel;
 pub use plan::{
     CatchAll, DNS_PORT, Door, DoorKind, Families, Form, GUEST_LINK, GateSpec, JOINED_GATE_V4, JOINED_GATE_V6,
-    JOINED_GUEST_V4, JOINED_GUEST_V6, Need, PROXY_PORT, Place, Plan, Planned, Redirect, Route, Step, Subnet,
-    VethPair,
+    JOINED_GUEST_V4, JOINED_GUEST_V6, Need, PROXY_PORT, Place, Plan, Planned, Redirect, Route,
+    STANDING_PORTS, Step, Subnet, VethPair,
 };
 pub use probe::{Offer, Offers, offers};

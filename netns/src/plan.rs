@@ -11,7 +11,7 @@ pub const DNS_PORT: u16 = 53;
 /// The explicit proxy, for programs that want one.
 pub const PROXY_PORT: u16 = 3128;
 /// Doors that every gate has besides DNS and proxy: what programs try first, so that the attempt is answered.
-const STANDING_PORTS: [u16; 2] = [80, 443];
+pub const STANDING_PORTS: [u16; 2] = [80, 443];
 /// The catch-all listens on the highest port that is not granted.
 const CATCH_ALL_PORT: u16 = 65535;
 

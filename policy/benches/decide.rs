@@ -47,7 +47,13 @@ impl Bench {
             Policy::load(&files).unwrap_or_else(|problems| panic!("{}", render_all(&problems))).policy;
         let grants = ["g".to_owned()];
         let scope = policy
-            .scope(&ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, now_unix: 0 })
+            .scope(&ScopeQuestion {
+                caller: Some("x"),
+                grants: &grants,
+                tier: None,
+                session: false,
+                now_unix: 0,
+            })
             .unwrap();
         let host = Host::parse("a.test").unwrap();
         let route =

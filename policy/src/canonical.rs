@@ -139,6 +139,9 @@ fn grant(grant: &DraftGrant) -> Value {
     if let Value::Object(form) = &mut form {
         form.extend(view.not_before_unix.map(|start| ("not_before_unix".to_owned(), json!(start))));
         form.extend(view.caller_per_minute.map(|number| ("caller_per_minute".to_owned(), json!(number))));
+        if view.sessions {
+            form.insert("sessions".to_owned(), json!(true));
+        }
         if !view.schedule.is_empty() {
             let mut windows: Vec<String> = view.schedule.iter().map(ToString::to_string).collect();
             windows.sort_unstable();

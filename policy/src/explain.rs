@@ -191,6 +191,7 @@ impl Policy {
             caller: request.caller,
             grants: &grants,
             tier: request.tier,
+            session: false,
             now_unix: request.now_unix,
         };
         let scope = match self.scope(&question) {

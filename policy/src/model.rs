@@ -141,6 +141,8 @@ pub struct GrantView {
     pub not_before_unix: Option<i64>,
     /// Times of the week in which the grant works; empty: always.
     pub schedule: Vec<Window>,
+    /// Calls of a session may use the grant, not only runs of their own.
+    pub sessions: bool,
     /// Budgets of one run under this grant; `None` = the documented default of the broker.
     pub calls: Option<u64>,
     pub per_minute: Option<u64>,

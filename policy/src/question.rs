@@ -13,6 +13,8 @@ pub struct ScopeQuestion<'a> {
     pub grants: &'a [String],
     /// Measured tier; `None` while preparing (floors are then reported, not compared).
     pub tier: Option<Tier>,
+    /// Asked for a call of a session, for which a grant has to say `sessions = true`.
+    pub session: bool,
     /// Now, in seconds since 1970-01-01 UTC.
     pub now_unix: i64,
 }

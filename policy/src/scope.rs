@@ -31,29 +31,43 @@ impl Policy {
             return Err(Reason::FloorNotMet.into());
         }
         let apis = reached(&grants);
-        let sites =
-            self.compiled.sites.iter().filter(|site| site.allowing.iter().any(|api| apis.contains(api)));
-        let mut ports: Vec<u16> = sites.map(|site| site.origin.port).collect();
-        ports.sort_unstable();
-        ports.dedup();
         Ok(RunScope {
             policy_digest: Arc::clone(&self.digest),
             caller: question.caller.map(Arc::from),
             ttl_seconds: grants.iter().filter_map(|grant| grant.view.ttl_seconds).min(),
             floor,
             names: self.names(&apis).into(),
-            ports: ports.into(),
+            ports: self.ports(&apis).into(),
             grants: indices.into(),
             apis: apis.into(),
         })
+    }
+
+    /// Ports of every origin that some call of a session of this caller could be let reach: its gate is made before anybody knows
+    /// which grants its calls will name. Sorted, without repeats.
+    pub fn session_ports(&self, caller: Option<&str>) -> Vec<u16> {
+        let grants = self.compiled.grants.iter().filter(|grant| grant.view.sessions);
+        let own: Vec<&Grant> =
+            grants.filter(|grant| caller.is_some_and(|caller| may_use(grant, caller))).collect();
+        self.ports(&reached(&own))
+    }
+
+    /// Ports of the origins of these APIs that something is allowed on, sorted, without repeats.
+    fn ports(&self, apis: &[usize]) -> Vec<u16> {
+        let sites =
+            self.compiled.sites.iter().filter(|site| site.allowing.iter().any(|api| apis.contains(api)));
+        let mut ports: Vec<u16> = sites.map(|site| site.origin.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 
     fn available(&self, name: &str, question: &ScopeQuestion<'_>) -> Result<usize, Refusal> {
         let caller = question.caller.ok_or(Reason::GrantNotAvailable)?;
         let index = *self.compiled.grant_names.get(name).ok_or(Reason::GrantNotAvailable)?;
         let grant = self.compiled.grants.get(index).ok_or(Reason::GrantNotAvailable)?;
-        let named = grant.callers.iter().any(|allowed| **allowed == *caller || **allowed == *"*");
-        if !named {
+        // The same words for a session: who may not use a grant learns nothing of it.
+        if !may_use(grant, caller) || (question.session && !grant.view.sessions) {
             return Err(Reason::GrantNotAvailable.into());
         }
         if let Some(reason) = grant.unavailable(question.now_unix) {
@@ -110,6 +124,11 @@ impl Policy {
     pub(crate) fn made(&self, digest: &Arc<str>) -> bool {
         Arc::ptr_eq(&self.digest, digest) || self.digest == *digest
     }
+}
+
+/// Whether the grant is this caller's.
+fn may_use(grant: &Grant, caller: &str) -> bool {
+    grant.callers.iter().any(|allowed| **allowed == *caller || **allowed == *"*")
 }
 
 /// APIs that some rule of the grants allows something of.

@@ -12,7 +12,13 @@ fn a_decision_allocates_nothing() {
     let policy = Policy::load(&[SourceFile::new("p.toml", text)]).unwrap().policy;
     let grants = ["segments".to_owned(), "queries".to_owned(), "denies".to_owned()];
     let scope = policy
-        .scope(&ScopeQuestion { caller: Some("bot"), grants: &grants, tier: None, now_unix: 0 })
+        .scope(&ScopeQuestion {
+            caller: Some("bot"),
+            grants: &grants,
+            tier: None,
+            session: false,
+            now_unix: 0,
+        })
         .unwrap();
     let host = Host::parse("api.test").unwrap();
     for (method, target, allowed) in [

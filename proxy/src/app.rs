@@ -425,6 +425,7 @@ fn open_explicit_run(
         evidence: Evidence { provider: "explicit".to_owned(), tier: Tier::Process, facts: Vec::new() },
         expires_unix_ms: u64::MAX,
         trace_id: None,
+        session: None,
         doors: Vec::new(),
     };
     let failed = |stop| StartError::ExplicitRun { id: explicit.id.clone(), stop };

@@ -20,6 +20,7 @@ use crate::error::Stop;
 use crate::metrics::Metrics;
 use crate::record::{Outcome, Recorder};
 use crate::run::{RunContext, Runs};
+use crate::session::Sessions;
 use crate::tls::Authority;
 use crate::upstream::dial::Dialler;
 
@@ -44,6 +45,8 @@ pub struct Broker {
     pub revocations: Arc<Revocations>,
     /// Open runs, for the explicit door on a shared address and for the control server.
     pub runs: Runs,
+    /// What the calls of one session have in common.
+    pub sessions: Sessions,
     pub clock: Clock,
     /// Requests that wait for a person.
     pub approvals: Approvals,
@@ -149,6 +152,7 @@ impl Broker {
             breakers: Breakers::default(),
             revocations: Arc::default(),
             runs: Runs::default(),
+            sessions: Sessions::default(),
             clock: Clock,
             approvals: Approvals::default(),
             rates: Rates::default(),

@@ -118,9 +118,9 @@ async fn make(
     if route.traffic != traffic {
         return Err(Stop::new(Reason::NoRule, "the policy has changed"));
     }
-    let in_flight = client.run.budget(grant).begin(grant, started.instant)?;
+    let in_flight = client.run.account.budget(grant).begin(grant, started.instant)?;
     if let Some(calls) = permit.calls() {
-        client.run.begin_route(permit.rule(), calls)?;
+        client.run.account.begin_route(permit.rule(), calls)?;
     }
     if grant.caller_per_minute.is_some() || api.per_minute.is_some() {
         client.broker.rates.take(&api, grant, client.run.caller.as_ref(), started.instant)?;

@@ -298,6 +298,7 @@ async fn over<B: Body, S: Sink>(
         sink.go_on().await?;
     }
     let counted = draft.count();
+    let answered = body.answered().cloned();
     let mut upload = Upload {
         future: pin!(upload(stream, body, head, request_limit(plan.grant), &counted.to_upstream)),
         state: UploadState::Running,
@@ -305,6 +306,9 @@ async fn over<B: Body, S: Sink>(
     // Its time counts from the end of the upload, which `beside` knows.
     let patience = Some(limits::RESPONSE_HEAD_TIMEOUT);
     let answer = upload.beside(pin!(read_answer(stream, input, head, Patience::Endless)), patience).await??;
+    if let Some(answered) = answered {
+        answered.begin();
+    }
     let complete = upload.state == UploadState::Complete;
     let relay = relay(plan, stream, input, answer, complete, draft, head, sink);
     let done = upload.beside(pin!(relay), None).await??;

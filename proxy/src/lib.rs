@@ -26,6 +26,7 @@ pub mod limits;
 pub mod metrics;
 pub mod operate;
 pub mod run;
+pub mod session;
 
 pub mod accept;
 pub mod tls;

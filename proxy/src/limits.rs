@@ -50,8 +50,14 @@ pub const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// A kept guest connection without a request. nginx keeps 75 s. At the limit: closed, not recorded.
 pub const CLIENT_IDLE_TIMEOUT: Duration = Duration::from_secs(75);
-/// No byte of a request body for this long. At the limit: 408 and close.
+/// No part of a request body for this long. At the limit: 408 and close.
 pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Bytes per second that a request body of known length brings at least, after `BODY_TIMEOUT` (ATTACKS E01); Apache's
+/// `RequestReadTimeout` has 500 too. Only time that the broker waits for the guest counts. At the limit: 408 and close.
+pub const BODY_BYTES_PER_SECOND: u64 = 500;
+/// How long the broker waits in all for the parts of a request body of unknown length, until its answer begins; then the time
+/// limits of the answer hold, as in a gRPC call that both sides keep open. At the limit: 408 and close.
+pub const BODY_OF_UNKNOWN_LENGTH: Duration = Duration::from_secs(3600);
 /// A guest that does not take its answer for this long. At the limit: `client_timeout`, closed.
 pub const CLIENT_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// From the end of the request to the response head. Slow language models take minutes. At the limit: 504.
@@ -101,6 +107,12 @@ pub const OPEN_FILES_PER_CONNECTION_OF_A_RUN: u64 = 8;
 /// Leaf certificates that one run may cause for names that are not granted to it (ATTACKS E12), so that refusals can
 /// be read. At the limit: the TLS handshake is refused with an alert.
 pub const REFUSAL_LEAVES_PER_RUN: u32 = 64;
+/// TLS handshakes of one run that go on at once: at 0.2 ms each they keep a processor from another run's request for a few
+/// milliseconds at most (ATTACKS E03, E14). At the limit: the next one waits, within `HANDSHAKE_TIMEOUT`.
+pub const HANDSHAKES_PER_RUN: usize = 32;
+
+/// Sessions whose budgets are remembered between their calls, until their time is over. At the limit: `run_limit`.
+pub const SESSIONS_REMEMBERED: usize = 4096;
 
 /// Calls of one run under one grant where the grant says nothing. At the limit: 429 `budget_exhausted`.
 pub const DEFAULT_CALLS: u64 = 256;

@@ -191,9 +191,9 @@ async fn decide_and_forward<B: Body, S: Sink>(
         return Err(Stop::with(Reason::BodyTooLarge, format!("{length} bytes, at most {limit}")));
     }
     let ticket = admitted(client, &api)?;
-    let in_flight = client.run.budget(grant).begin(grant, draft.started().instant)?;
+    let in_flight = client.run.account.budget(grant).begin(grant, draft.started().instant)?;
     if let Some(calls) = permit.calls() {
-        client.run.begin_route(permit.rule(), calls)?;
+        client.run.account.begin_route(permit.rule(), calls)?;
     }
     if grant.caller_per_minute.is_some() || api.per_minute.is_some() {
         let caller = client.run.caller.as_ref();

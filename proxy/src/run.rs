@@ -1,7 +1,7 @@
 //! What belongs to one run: identity, scope, budgets, names, upstream connections, trace and end.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwapOption;
@@ -9,21 +9,21 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use freeboard_audit::RunIdentity;
 use freeboard_control::{Call, Evidence, OpenGate, ProxyToken, Trace};
-use freeboard_policy::{GrantView, Reason, RuleId, RunScope, ScopeQuestion, Tier};
+use freeboard_policy::{Reason, RunScope, ScopeQuestion, Tier};
 use rustix::process::{Resource, getrlimit};
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use zeroize::Zeroizing;
 
 use crate::broker::{Broker, Moment, Snapshot};
 use crate::credential::minted::Leases;
-use crate::decide::budget::GrantBudget;
 use crate::decide::revocations::Revocations;
-use crate::dns::NameTable;
 use crate::error::Stop;
 use crate::limits;
 use crate::record::{Outcome, Verdict};
 use crate::request::held::Room;
+use crate::session::Account;
 use crate::upstream::pool::Pool;
 
 /// One run, from the opening of its gate to its end. Shared by the gate's doors in an `Arc`.
@@ -41,8 +41,8 @@ pub struct RunContext {
     pub opened: Moment,
     /// When the run ends at the latest, milliseconds since 1970 UTC. `control_server` cancels it then.
     pub expires_unix_ms: u64,
-    /// Synthetic addresses of this run's names. `dns` issues, `accept` looks up.
-    pub names: NameTable,
+    /// What it uses up; that of its session where it is a call of one.
+    pub account: Arc<Account>,
     /// Idle upstream connections. INVARIANT: they belong to one run, so no run can meet another's leftovers (B37).
     pub pool: Pool,
     /// Tokens that are given back when the run has ended.
@@ -52,19 +52,17 @@ pub struct RunContext {
     /// SHA-256 of the token that the explicit door on a shared address asks for.
     proxy_token: Mutex<Option<[u8; 32]>>,
     scope: ArcSwapOption<Scoped>,
-    /// Somebody took its grants away.
-    is_revoked: AtomicBool,
     /// The broker's.
     revocations: Arc<Revocations>,
-    budgets: Mutex<HashMap<Arc<str>, Arc<GrantBudget>>>,
     trace: Mutex<Trace>,
     connections: AtomicUsize,
     most_connections: usize,
     refusal_leaves: AtomicU32,
+    /// Places for TLS handshakes that go on at once. Those that find none wait in order: a run that opens connections as fast as it
+    /// can fills this queue and not that of the processors.
+    pub handshakes: Semaphore,
     /// Bytes of request bodies that are held for rules that look at them.
     held: Arc<AtomicU64>,
-    /// Calls by each route whose rule bounds them.
-    route_calls: Mutex<HashMap<RuleId, u64>>,
 }
 
 #[derive(Debug)]
@@ -87,7 +85,13 @@ impl RunContext {
             tier: Some(gate.evidence.tier),
             provider: Some(Arc::from(gate.evidence.provider.as_str())),
             trace_id: gate.trace_id.as_deref().map(Arc::from),
+            session: gate.session.as_ref().map(|session| Arc::from(session.fingerprint.as_str())),
         });
+        let opened = broker.clock.now();
+        let account = match &gate.session {
+            Some(session) => broker.sessions.account(session, identity.caller.as_ref(), opened)?,
+            None => Arc::new(Account::new(opened)),
+        };
         let run = Self {
             id: Arc::clone(&identity.run),
             caller: identity.caller.clone(),
@@ -95,23 +99,21 @@ impl RunContext {
             grants: gate.grants.clone(),
             evidence: gate.evidence.clone(),
             identity,
-            opened: broker.clock.now(),
+            opened,
             expires_unix_ms: gate.expires_unix_ms,
-            names: NameTable::default(),
+            account,
             pool: Pool::default(),
             leases: Arc::default(),
             ended: CancellationToken::new(),
             proxy_token: Mutex::new(proxy_token),
             scope: ArcSwapOption::empty(),
-            is_revoked: AtomicBool::new(false),
             revocations: Arc::clone(&broker.revocations),
-            budgets: Mutex::default(),
             trace: Mutex::default(),
             connections: AtomicUsize::new(0),
             most_connections: most_connections(getrlimit(Resource::Nofile).current),
             refusal_leaves: AtomicU32::new(0),
+            handshakes: Semaphore::new(limits::HANDSHAKES_PER_RUN),
             held: Arc::default(),
-            route_calls: Mutex::default(),
         };
         if !run.grants.is_empty() {
             run.scope(&broker.snapshot(), run.opened)?;
@@ -143,9 +145,9 @@ impl RunContext {
             }
             _ => self.resolve(snapshot, revocations, now)?,
         };
-        let ttl_over = scope
-            .ttl_seconds
-            .is_some_and(|ttl| now.unix_ms.saturating_sub(self.opened.unix_ms) >= ttl.saturating_mul(1000));
+        let ttl_over = scope.ttl_seconds.is_some_and(|ttl| {
+            now.unix_ms.saturating_sub(self.account.since.unix_ms) >= ttl.saturating_mul(1000)
+        });
         if ttl_over { Err(Stop::new(Reason::GrantExpired, "the run's time is over")) } else { Ok(scope) }
     }
 
@@ -153,9 +155,9 @@ impl RunContext {
     /// each grant's `ttl`, and of its last day.
     pub fn permission_ends(&self, snapshot: &Snapshot) -> impl Iterator<Item = u64> {
         let grants = self.grants.iter().filter_map(|name| snapshot.policy.grant(name));
-        let opened = self.opened.unix_ms;
+        let since = self.account.since.unix_ms;
         grants.flat_map(move |grant| {
-            let ttl = grant.ttl_seconds.map(|ttl| opened.saturating_add(ttl.saturating_mul(1000)));
+            let ttl = grant.ttl_seconds.map(|ttl| since.saturating_add(ttl.saturating_mul(1000)));
             let day = grant.expires_unix.and_then(|end| u64::try_from(end).ok());
             [ttl, day.map(|end| end.saturating_mul(1000))].into_iter().flatten()
         })
@@ -172,6 +174,7 @@ impl RunContext {
                 caller: self.caller.as_deref(),
                 grants: &grants,
                 tier: Some(self.tier),
+                session: self.identity.session.is_some(),
                 now_unix: now.unix_seconds(),
             };
             snapshot.policy.scope(&question).map(Arc::new).map_err(Stop::from)
@@ -186,41 +189,21 @@ impl RunContext {
     /// # Errors
     /// `grant_revoked`
     pub fn grants_left(&self) -> Result<Vec<String>, Stop> {
-        if self.is_revoked.load(Ordering::Acquire) {
+        if self.account.is_revoked() {
             return Err(Stop::new(Reason::GrantRevoked, "the run's grants were revoked"));
         }
         self.revocations.left(self.caller.as_deref(), &self.grants)
     }
 
-    /// Takes all grants from this run.
+    /// Takes all grants from this run, and from its session where it is a call of one.
     pub fn revoke(&self) {
-        self.is_revoked.store(true, Ordering::Release);
+        self.account.revoke();
         self.revocations.of_run();
     }
 
     /// See [`Revocations::count`].
     pub fn revocations(&self) -> u64 {
         self.revocations.count()
-    }
-
-    /// What this run has left under one grant. A reload changes the limits, not what was used.
-    pub fn budget(&self, grant: &GrantView) -> Arc<GrantBudget> {
-        let mut budgets = self.budgets.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(budgets.entry(Arc::clone(&grant.name)).or_default())
-    }
-
-    /// Takes one of the calls that a rule gives to a route of it.
-    ///
-    /// # Errors
-    /// `budget_exhausted`
-    pub fn begin_route(&self, rule: &RuleId, limit: u64) -> Result<(), Stop> {
-        let mut calls = self.route_calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = calls.entry(rule.clone()).or_default();
-        if *used >= limit {
-            return Err(Stop::with(Reason::BudgetExhausted, format!("calls = {limit} of the route")));
-        }
-        *used += 1;
-        Ok(())
     }
 
     /// Makes the credential of the doors that are not its gate's, in place of one before. Only its hash is kept; the random

@@ -17,8 +17,11 @@ use tokio_rustls::server::TlsStream;
 
 use crate::broker::{Broker, Clock, Snapshot};
 use crate::credential::Store;
+use crate::error::Stop;
 use crate::pipeline::{Client, Lead, Origin};
 use crate::record::{LogSettings, Recorder, Writer};
+use crate::request::Fields;
+use crate::respond::{ResponseHead, Sink};
 use crate::run::RunContext;
 use crate::tls::{Authority, CertificateAuthority, NewCa};
 use crate::upstream::dial::{DialSettings, Dialler};
@@ -44,7 +47,7 @@ pub(crate) struct Lab {
     _writer: Writer,
 }
 
-type Stream = TlsStream<TcpStream>;
+pub(crate) type Stream = TlsStream<TcpStream>;
 
 /// An upstream on HTTP/1.1 for `api.test` (with a credential) and `pub.test` (without).
 pub(crate) async fn lab<F>(answer: F) -> Lab
@@ -135,6 +138,7 @@ where
         evidence: Evidence { provider: "native".into(), tier: Tier::Container, facts: Vec::new() },
         expires_unix_ms: u64::MAX,
         trace_id: None,
+        session: None,
         doors: Vec::new(),
     };
     let run = RunContext::open(&gate, None, &broker).unwrap();
@@ -271,4 +275,48 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 /// `HTTP/1.1 200 OK` with a length.
 pub(crate) fn ok(fields: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n{fields}\r\n{body}", body.len()).into_bytes()
+}
+
+/// Collects what a guest would get.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) head: Option<(u16, Fields)>,
+    pub(crate) pieces: Vec<Vec<u8>>,
+    pub(crate) trailers: Option<Fields>,
+    pub(crate) ended: bool,
+}
+
+impl Collected {
+    pub(crate) fn body(&self) -> String {
+        String::from_utf8(self.pieces.concat()).unwrap()
+    }
+}
+
+impl Sink for Collected {
+    async fn go_on(&mut self) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    async fn begin(&mut self, head: &ResponseHead, first: &[u8], last: bool) -> Result<(), Stop> {
+        self.head = Some((head.status, head.fields.clone()));
+        self.pieces.push(first.to_vec());
+        self.ended = last;
+        Ok(())
+    }
+
+    async fn data(&mut self, bytes: &[u8]) -> Result<(), Stop> {
+        assert!(!bytes.is_empty());
+        self.pieces.push(bytes.to_vec());
+        Ok(())
+    }
+
+    async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Stop> {
+        self.trailers = trailers.cloned();
+        self.ended = true;
+        Ok(())
+    }
+
+    fn has_begun(&self) -> bool {
+        self.head.is_some()
+    }
 }

@@ -32,6 +32,8 @@ pub enum Full {
     SessionBusy,
     #[error("this caller has {0} runs waiting already")]
     Waiting(usize),
+    #[error("this caller has started {0} runs that have not ended")]
+    Started(usize),
 }
 
 /// How long a run may wait for a place, and whose turn comes first.

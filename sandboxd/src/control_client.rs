@@ -78,9 +78,14 @@ pub struct Link {
 }
 
 impl Link {
-    /// Floor, ports, CA and surface of these grants for this caller; opens nothing.
-    pub async fn prepare(&self, caller: Option<&str>, grants: &[String]) -> Result<Prepared, BrokerError> {
-        let run = PrepareRun { caller: caller.map(str::to_owned), grants: grants.to_vec() };
+    /// Floor, ports, CA and surface of these grants for this caller; opens nothing. `session`: for a session, or a call in one.
+    pub async fn prepare(
+        &self,
+        caller: Option<&str>,
+        grants: &[String],
+        session: bool,
+    ) -> Result<Prepared, BrokerError> {
+        let run = PrepareRun { caller: caller.map(str::to_owned), grants: grants.to_vec(), session };
         Ok(in_time(self.client.prepare(run)).await??)
     }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use freeboard_control::{Door, Evidence, OpenGate, Prepared, RunNote, Trace};
+use freeboard_control::{Door, Evidence, OpenGate, Prepared, RunNote, SessionOfCall, Trace};
 use freeboard_policy::{Reason, Tier};
 use freeboard_wire::digest::hex;
 use futures_util::future::BoxFuture;
@@ -55,6 +55,31 @@ pub struct Order {
     pub wait: Option<Wait>,
     /// Is told how far the run is.
     pub witness: Option<Arc<dyn Witness>>,
+    pub session: InSession,
+}
+
+/// What a run has to do with a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum InSession {
+    #[default]
+    No,
+    /// It opens one.
+    Opens,
+    /// It is a call of this one.
+    Call(SessionOfCall),
+}
+
+impl InSession {
+    pub fn is_any(&self) -> bool {
+        *self != Self::No
+    }
+
+    fn of_call(&self) -> Option<&SessionOfCall> {
+        match self {
+            Self::Call(session) => Some(session),
+            Self::No | Self::Opens => None,
+        }
+    }
 }
 
 /// Learns how far a run is, and can keep it from being released.
@@ -96,6 +121,9 @@ pub enum Refusal {
     /// The boundary as measured is weaker than a floor.
     #[error("the boundary was measured at tier `{measured}`, the run needs `{needed}`{}", unmet_facts(.unmet))]
     Measured { needed: Tier, measured: Tier, unmet: Vec<String> },
+    /// A grant came to the caller, or to this port, after the session was opened.
+    #[error("a grant reaches port {0}, which the session's gate does not have: open another session")]
+    Port(u16),
     #[error("the software that would run is not what the software rule accepts")]
     Software,
     #[error("{0}")]
@@ -219,7 +247,7 @@ impl Launcher {
             Err(refusal) => return Err(noted(link.as_ref(), &order, chosen.floor, refusal).await.into()),
         };
         let gate = match &link {
-            Some(link) => match open_gate(link, &plan.job, &evidence, sandbox.take_doors()).await {
+            Some(link) => match open_gate(link, &plan.job, None, &evidence, sandbox.take_doors()).await {
                 Ok(gate) => Some(gate),
                 Err(refusal) => return Err(noted(Some(link), &order, chosen.floor, refusal).await.into()),
             },
@@ -256,13 +284,14 @@ impl Launcher {
         let link = self.link(&order.grants).await?;
         let (prepared, chosen) = self.placed(link.as_ref(), order).await?;
         let place = self.admission.run(order.caller.as_deref(), Instant::now()).map_err(Refusal::Full)?;
+        let ports = prepared.as_ref().map(|prepared| prepared.ports.clone()).unwrap_or_default();
         let plan = Plan { job: job(order, &chosen), prepared };
         let (sandbox, evidence) = match build(chosen.provider.as_ref(), &plan, chosen.floor).await {
             Ok(built) => built,
             Err(refusal) => return Err(noted(link.as_ref(), order, chosen.floor, refusal).await),
         };
         let session = sandbox.into_session().await.map_err(Refusal::Create)?;
-        Ok(Opened { session, evidence, description: chosen.description, place })
+        Ok(Opened { session, evidence, description: chosen.description, ports, place })
     }
 
     /// The control connection, where there is a broker. A configured broker that cannot be reached refuses every run,
@@ -291,7 +320,7 @@ impl Launcher {
     /// What the broker says of these grants for this caller.
     pub async fn prepared(&self, caller: Option<&str>, grants: &[String]) -> Result<Prepared, Refusal> {
         let link = self.link(grants).await?.ok_or(Refusal::NoBroker)?;
-        link.prepare(caller, grants).await.map_err(|error| match error {
+        link.prepare(caller, grants, false).await.map_err(|error| match error {
             BrokerError::Refused { reason, message } => refused_by_broker(reason, message),
             other => Refusal::Broker(other),
         })
@@ -325,6 +354,8 @@ pub struct Opened {
     /// Measured before anything ran in it.
     pub evidence: Evidence,
     pub description: Description,
+    /// Of its gate, besides those that every gate has.
+    pub ports: Vec<u16>,
     pub place: Place,
 }
 
@@ -337,7 +368,7 @@ struct Chosen {
 
 pub(crate) async fn prepare(link: Option<&Link>, order: &Order) -> Result<Option<Prepared>, Refusal> {
     let Some(link) = link else { return Ok(None) };
-    match link.prepare(order.caller.as_deref(), &order.grants).await {
+    match link.prepare(order.caller.as_deref(), &order.grants, order.session.is_any()).await {
         Ok(prepared) => Ok(Some(prepared)),
         Err(BrokerError::Refused { reason, message }) => {
             tracing::info!(run = order.run, caller = order.caller, %reason, message, "the broker refused to prepare");
@@ -408,6 +439,7 @@ async fn build(
 pub(crate) async fn open_gate(
     link: &Link,
     job: &Job,
+    session: Option<&SessionOfCall>,
     evidence: &Evidence,
     doors: Vec<(Door, OwnedFd)>,
 ) -> Result<Gate, Refusal> {
@@ -420,6 +452,7 @@ pub(crate) async fn open_gate(
         evidence: evidence.clone(),
         expires_unix_ms: unix_ms(expires),
         trace_id: job.trace_id.clone(),
+        session: session.cloned(),
         doors,
     };
     link.open(gate, sockets).await.map_err(|error| match error {
@@ -466,6 +499,7 @@ pub(crate) async fn noted(
         tier,
         reason,
         detail: refusal.to_string(),
+        session: order.session.of_call().map(|session| session.fingerprint.clone()),
     };
     if let Err(error) = link.note(note).await {
         tracing::warn!(run = order.run, %error, "a refused run could not be put into the audit log");

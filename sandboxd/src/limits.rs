@@ -33,8 +33,8 @@ pub const MAX_QUEUE_TIME: Duration = Duration::from_mins(10);
 /// Longest time that an exchange waits for output or the end of a run; a longer wish is clamped. Below what proxies in
 /// between commonly wait for an answer.
 pub const MAX_EXCHANGE_WAIT: Duration = Duration::from_secs(50);
-/// Started runs of one caller that have not ended, waiting ones included; one more is refused with `capacity`.
-pub const MAX_STARTED_PER_CALLER: usize = 128;
+/// Started runs of one caller that have not ended, besides as many as it may have at once; one more is refused with `capacity`.
+pub const MAX_STARTED_BEYOND_PLACES: usize = 128;
 /// Ended runs of one caller that are remembered with their keys and answers; beyond, the oldest are forgotten early.
 pub const ENDED_RUNS_PER_CALLER: usize = 256;
 /// How long an ended run is remembered.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use freeboard_sandboxd::admission::Limits;
 use freeboard_sandboxd::api::tell;
 use freeboard_sandboxd::job::{NoSink, Payload};
-use freeboard_sandboxd::launch::{Order, Refusal, RunError, Witness, new_run_id};
+use freeboard_sandboxd::launch::{InSession, Order, Refusal, RunError, Witness, new_run_id};
 use freeboard_sandboxd::runs::Runs;
 use freeboard_wire::digest::sha256_hex;
 use freeboard_wire::runs::{
@@ -426,6 +426,7 @@ async fn a_run_that_cannot_be_noted_down_is_not_released() {
         released: Arc::default(),
         wait: None,
         witness: Some(Arc::new(NoJournal)),
+        session: InSession::No,
     };
     let refused = daemon.app.launcher.run(order, Arc::new(NoSink)).await.unwrap_err();
     assert!(matches!(refused, RunError::Refused(Refusal::Journal(_))), "{refused:?}");

@@ -7,6 +7,8 @@ mod support;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use freeboard_control::RequestBody;
+use freeboard_policy::Tier;
 use freeboard_sandboxd::admission::Limits;
 use freeboard_sandboxd::provider::ReadBack;
 use freeboard_sandboxd::session::Settings;
@@ -109,6 +111,72 @@ async fn calls_are_chained_and_the_close_counts_them() {
     assert_eq!(daemon.counts.all(), (1, 3, 1));
 }
 
+fn with_grant(id: &str, grant: &str) -> String {
+    format!(r#"{{"protocol":4,"sessionId":"{id}","javascript":{{"code":"1","grantProfile":"{grant}"}}}}"#)
+}
+
+#[tokio::test]
+async fn a_call_with_a_grant_has_a_gate_that_knows_its_session() {
+    let broker = FakeBroker::start(Some(Tier::Container));
+    let setup = Setup::new(answered("ok", 0)).sessions(settings()).broker(&broker);
+    let daemon = setup.start().await;
+    let opened = open_with(&daemon, "").await;
+    let reply = daemon.post("SessionRun", &with_grant(&opened.session_id, "triage")).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    assert_eq!(call(&daemon, &opened.session_id).await.status, 200);
+    assert_eq!(broker.words(), ["prepare", "prepare", "open", "close", "prepare", "open", "close"]);
+    let asked = broker.asked.lock().unwrap();
+    for request in asked.iter() {
+        match request {
+            RequestBody::Prepare(run) => assert!(run.session, "{run:?}"),
+            RequestBody::Open(gate) => {
+                let session = gate.session.as_ref().expect("a call of a session");
+                assert_eq!(session.fingerprint, opened.session);
+                let left = session.expires_unix_ms.abs_diff(u64::try_from(opened.expires_unix_ms).unwrap());
+                assert!(left < 1_000, "{left} ms off");
+            }
+            _ => {}
+        }
+    }
+    let RequestBody::Open(gate) = &asked[2] else { panic!("{:?}", asked[2]) };
+    assert_eq!(gate.grants, ["triage"]);
+    let RequestBody::Open(gate) = &asked[5] else { panic!("{:?}", asked[5]) };
+    assert!(gate.grants.is_empty(), "the next call has what it names itself: nothing");
+}
+
+#[tokio::test]
+async fn a_call_whose_grant_has_a_stronger_floor_is_refused() {
+    let broker = FakeBroker::start(Some(Tier::Vm));
+    let setup = Setup::new(answered("ok", 0)).sessions(settings()).broker(&broker);
+    let daemon = setup.start().await;
+    let opened = open_with(&daemon, "").await;
+    let reply = daemon.post("SessionRun", &with_grant(&opened.session_id, "triage")).await;
+    assert_eq!(reply.refusal(), refusal("failed_precondition", "isolation"), "{}", reply.text());
+    let notes = broker.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert_eq!((notes[0].floor, notes[0].tier), (Some(Tier::Vm), Some(Tier::Container)));
+    assert_eq!(notes[0].session.as_deref(), Some(&*opened.session));
+    assert!(!broker.words().contains(&"open"));
+    assert_eq!(call(&daemon, &opened.session_id).await.status, 200, "the session goes on");
+}
+
+#[tokio::test]
+async fn a_call_whose_grant_needs_a_door_that_the_sandbox_does_not_have_is_refused() {
+    let broker = FakeBroker::start(None);
+    let setup = Setup::new(answered("ok", 0)).sessions(settings()).broker(&broker);
+    let daemon = setup.start().await;
+    let id = open(&daemon).await;
+    let reply = daemon.post("SessionRun", &with_grant(&id, "elsewhere")).await;
+    assert_eq!(reply.refusal(), refusal("unimplemented", "unsupported"), "{}", reply.text());
+    assert!(reply.text().contains("port 9443"), "{}", reply.text());
+    for unknown in ["nothing", "triage,nothing"] {
+        let reply = daemon.post("SessionRun", &with_grant(&id, unknown)).await;
+        assert_eq!(reply.refusal(), refusal("permission_denied", "permission"), "{}", reply.text());
+    }
+    assert!(!broker.words().contains(&"open"));
+    assert_eq!(daemon.post("SessionRun", &with_grant(&id, "triage")).await.status, 200, "positive control");
+}
+
 #[tokio::test]
 async fn every_refusal_of_a_call_has_its_mark_and_counts_nothing() {
     let daemon = Setup::new(answered("", 0)).sessions(settings()).start().await;
@@ -134,7 +202,8 @@ async fn every_refusal_of_a_call_has_its_mark_and_counts_nothing() {
             "invalid_argument",
             "request",
         ),
-        (with(r#""javascript":{"code":"1","grantProfile":"triage"}"#), "permission_denied", "permission"),
+        // There is no broker.
+        (with(r#""javascript":{"code":"1","grantProfile":"triage"}"#), "unimplemented", "unsupported"),
         (with(r#""javascript":{"code":"1"},"project":{"steps":["a"]}"#), "invalid_argument", "request"),
         (with(r#""project":{"steps":[]}"#), "invalid_argument", "request"),
     ];

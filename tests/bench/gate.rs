@@ -24,8 +24,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut next = |what| arguments.next().ok_or_else(|| format!("{what} is missing"));
     let (socket, caller, grant) = (next("the control socket")?, next("the caller")?, next("the grant")?);
     let client = Client::connect(socket.as_ref()).await?;
-    let prepared =
-        client.prepare(PrepareRun { caller: Some(caller.clone()), grants: vec![grant.clone()] }).await?;
+    let prepared = client
+        .prepare(PrepareRun { caller: Some(caller.clone()), grants: vec![grant.clone()], session: false })
+        .await?;
     let spec = GateSpec {
         form: Form::Loopback,
         ports: prepared.ports,
@@ -49,6 +50,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         },
         expires_unix_ms: u64::try_from(expires.as_millis())?,
         trace_id: None,
+        session: None,
         doors: kinds,
     };
     client.open(gate, descriptors).await?;

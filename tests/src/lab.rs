@@ -320,6 +320,7 @@ impl Lab {
         let run = PrepareRun {
             caller: Some(CALLER.to_owned()),
             grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+            session: false,
         };
         self.runtime.block_on(self.control().prepare(run))
     }
@@ -357,6 +358,7 @@ impl Lab {
             },
             expires_unix_ms: u64::try_from((now + time).as_millis()).unwrap(),
             trace_id: None,
+            session: None,
             doors: kinds,
         };
         self.runtime.block_on(self.control().open(open, descriptors))?;

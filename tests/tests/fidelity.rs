@@ -186,6 +186,7 @@ fn g26_what_the_policy_says_is_what_happens() {
         caller: Some(CALLER),
         grants: &grants,
         tier: Some(Tier::Container),
+        session: false,
         now_unix: 1_800_000_000,
     };
     let scope = policy.scope(&question).unwrap();

@@ -290,6 +290,39 @@ fn e11_what_is_small_only_until_it_is_unpacked_takes_no_memory() {
     refused_as(&run, "response_uninspectable");
 }
 
+/// The first flight of a client that then says nothing.
+fn client_hello(run: &Run<'_>, host: &'static str) -> Vec<u8> {
+    let config = freeboard_tests::wire::client_config(&run.ca_pem, &[b"http/1.1"]);
+    let mut connection = rustls::ClientConnection::new(config, host.try_into().unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    connection.write_tls(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn e03_handshakes_that_stop_midway_hold_up_their_own_run_only() {
+    let Some(lab) = Lab::start() else { return };
+    let run = lab.run(&["pub"]);
+    let stop_midway = |_| {
+        let mut wire = run.dial("pub.test", 443).unwrap();
+        wire.send(client_hello(&run, "pub.test")).unwrap();
+        wire
+    };
+    // As many as the broker makes at once for one run, and some that wait behind them.
+    let mut midway: Vec<Wire> = (0..48).map(stop_midway).collect();
+    while_another_run_is_served(&lab, 64, |attack| {
+        attack.is_in_full_swing();
+        attack.wait();
+    });
+    std::thread::scope(|scope| {
+        let own = scope.spawn(|| run.tls(Way::Transparent, "pub.test").ask(get("pub.test", "/own")).status());
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!own.is_finished(), "the run's own next handshake waits for its turn");
+        midway.clear();
+        assert_eq!(own.join().unwrap(), Some(200));
+    });
+}
+
 #[test]
 fn e12_a_run_that_asks_for_many_names_gets_few_certificates() {
     let Some(lab) = Lab::start() else { return };

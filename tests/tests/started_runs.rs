@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use freeboard_client::{Client, Ending, Error, Executed, Program, Start, State};
+use freeboard_client::{Client, Ending, Error, Executed, Program, Start, State, Stdin};
 use freeboard_tests::broker::program;
 use freeboard_tests::wait;
 
@@ -25,8 +25,14 @@ impl Drop for Daemon {
 
 impl Daemon {
     fn start(folder: &Path, token: &str) -> Self {
+        Self::with(folder, token, "max_concurrent = 1\n")
+    }
+
+    fn with(folder: &Path, token: &str, more: &str) -> Self {
         let config = folder.join("freeboard.toml");
-        let text = "[sandboxd]\nlisten = \"127.0.0.1:0\"\nproviders = [\"native\"]\nmax_concurrent = 1\nmax_sessions = 0\n";
+        let text = format!(
+            "[sandboxd]\nlisten = \"127.0.0.1:0\"\nproviders = [\"native\"]\nmax_sessions = 0\n{more}"
+        );
         let place = |name: &str| format!("{name} = \"{}\"\n", folder.join(name).display());
         std::fs::write(&config, format!("{text}{}{}", place("callers"), place("state_folder"))).unwrap();
         let mut child = Command::new(program("sandboxd"))
@@ -125,5 +131,46 @@ async fn killed_at_any_moment_the_daemon_never_says_that_nothing_ran_of_what_ran
         assert_eq!((known.state, known.ending), (State::Ended, Some(Ending::Lost)), "{moment_ms} ms");
         assert!(!ran || known.executed == Executed::Unknown, "{moment_ms} ms: {known:?}");
         assert!(daemon.client.run(shell("true", &format!("next-{moment_ms}"))).await.is_ok());
+    }
+}
+
+/// Each is there while all the others are, reads what it is sent, and answers for itself.
+#[tokio::test]
+async fn two_hundred_runs_are_there_at_once() {
+    const RUNS: usize = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let token = token(folder.path());
+    let more = format!("max_concurrent = {RUNS}\nmax_concurrent_per_caller = {RUNS}\nrate_per_minute = 0\n");
+    let daemon = Daemon::with(folder.path(), &token, &more);
+    let mut runs = Vec::new();
+    for number in 0..RUNS {
+        let mut reads = shell("echo up; read line; echo \"$line\"", &format!("run-{number}"));
+        reads.request.stdin = Some(Stdin { data: Vec::new(), open: true });
+        reads.request.timeout_ms = 240_000;
+        runs.push(daemon.client.start(&reads).await.unwrap().0.run);
+    }
+    for run in &runs {
+        let mut said = Vec::new();
+        let deadline = std::time::Instant::now() + Duration::from_secs(120);
+        while said != b"up\n" && std::time::Instant::now() < deadline {
+            let watched = daemon.client.watch(run, 0, Duration::from_secs(30)).await.unwrap();
+            said = watched.output.iter().flat_map(|piece| piece.data.clone()).collect();
+        }
+        assert_eq!(said, b"up\n", "{run}");
+    }
+    assert_eq!(daemon.client.list(Some(State::Running)).await.unwrap().len(), RUNS);
+    for (number, run) in runs.iter().enumerate() {
+        daemon.client.write(run, 0, format!("{number}\n").as_bytes(), true).await.unwrap();
+    }
+    for number in 0..RUNS {
+        let ended = loop {
+            let run = daemon.client.get_by_key(&format!("run-{number}")).await.unwrap();
+            if run.state == State::Ended {
+                break run;
+            }
+            daemon.client.watch(&run.run, u64::MAX, Duration::from_secs(30)).await.unwrap();
+        };
+        let step = &ended.result.unwrap().steps[0];
+        assert_eq!((step.exit_code, &*step.stdout), (0, format!("up\n{number}\n").as_bytes()));
     }
 }

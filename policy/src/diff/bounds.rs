@@ -79,6 +79,7 @@ fn bounds(old: &GrantView, new: &GrantView) -> Vec<Bound> {
         expires_unix: _,
         not_before_unix: _,
         schedule: _,
+        sessions: _,
         calls: _,
         per_minute: _,
         caller_per_minute: _,
@@ -118,6 +119,10 @@ fn bounds(old: &GrantView, new: &GrantView) -> Vec<Bound> {
         };
         let wider = opens_more(&old.schedule, &new.schedule);
         found.push((Kind::Time, wider, "schedule".to_owned(), shown(&old.schedule), shown(&new.schedule)));
+    }
+    if old.sessions != new.sessions {
+        let (before, after) = (old.sessions.to_string(), new.sessions.to_string());
+        found.push((Kind::Sessions, new.sessions, "sessions".to_owned(), before, after));
     }
     let budgets = [
         ("calls", old.calls, new.calls),

@@ -206,8 +206,13 @@ impl Run<'_> {
         // When grants work is compared apart; each policy is asked at a time at which its own ones do.
         let now_unix = open_time(policy, self.grants);
         let grants: Vec<String> = self.grants.iter().map(ToString::to_string).collect();
-        let question =
-            ScopeQuestion { caller: Some(self.caller), grants: &grants, tier: self.tier, now_unix };
+        let question = ScopeQuestion {
+            caller: Some(self.caller),
+            grants: &grants,
+            tier: self.tier,
+            session: false,
+            now_unix,
+        };
         let scope = match policy.scope(&question) {
             Ok(scope) => scope,
             Err(refusal) => return Said::refused(refusal.reason, None),

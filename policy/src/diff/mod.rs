@@ -84,6 +84,8 @@ pub enum Kind {
     Budget,
     /// When the grant works, and how long one run of it lasts.
     Time,
+    /// Whether calls of a session may use the grant.
+    Sessions,
 }
 
 impl Kind {
@@ -100,6 +102,7 @@ impl Kind {
             Self::Floor => "floor changed",
             Self::Budget => "budget changed",
             Self::Time => "time changed",
+            Self::Sessions => "sessions changed",
         }
     }
 }

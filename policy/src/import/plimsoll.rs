@@ -157,11 +157,16 @@ impl Profile {
         sketch.grants.push(SketchGrant {
             name: name.to_owned(),
             callers: self.allowed_callers.clone(),
-            settings: vec![self.budget()],
+            settings: self.settings(),
             rules,
         });
         self.notes(name, report);
         Ok(())
+    }
+
+    fn settings(&self) -> Vec<String> {
+        let sessions = self.allow_in_sessions.then(|| "sessions = true".to_owned());
+        sessions.into_iter().chain([self.budget()]).collect()
     }
 
     /// The bounds of a run there; its sizes and concurrency are not configurable.
@@ -241,13 +246,6 @@ impl Profile {
         }
         if let Some(route) = &self.health_check {
             report.add(Kind::NotExpressed, name, format!("`health_check` `{}`", comment(route)));
-        }
-        if !self.allow_in_sessions {
-            report.add(
-                Kind::Wider,
-                name,
-                "`allow_in_sessions` is off there; a grant here does not tell sessions apart",
-            );
         }
     }
 }

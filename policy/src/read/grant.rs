@@ -27,6 +27,7 @@ pub(crate) const GRANT_FIELDS: &[&str] = &[
     "not_before",
     "expires",
     "schedule",
+    "sessions",
     "budget",
     "allow",
     "deny",
@@ -68,6 +69,7 @@ pub(super) fn read(
         // A day ends when the next one begins.
         not_before_unix: not_before.map(|end| end - SECONDS_PER_DAY),
         schedule: schedule(reader, &fields),
+        sessions: fields.flag(reader, "sessions"),
         calls: budget.calls,
         per_minute: budget.per_minute,
         caller_per_minute: budget.caller_per_minute,

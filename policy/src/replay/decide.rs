@@ -53,7 +53,8 @@ fn decided(policy: &Policy, record: &Record, now_unix: i64) -> Result<Answer, Re
         Some(grants) => grants.clone(),
         None => policy.grants_of(caller, now_unix),
     };
-    let question = ScopeQuestion { caller, grants: &grants, tier: record.tier, now_unix };
+    let question =
+        ScopeQuestion { caller, grants: &grants, tier: record.tier, session: record.session, now_unix };
     let scope = policy.scope(&question).map_err(|refusal| refusal.reason)?;
     let host = Host::parse(&record.host).map_err(|_| Reason::HostNotGranted)?;
     let destination = DestinationQuestion { scope: &scope, host: &host, port: record.port };

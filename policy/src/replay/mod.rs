@@ -25,6 +25,8 @@ pub struct Record {
     /// Grants that the run named; `None` where the log does not say: then every grant of the caller is tried.
     pub grants: Option<Vec<String>>,
     pub run: Option<String>,
+    /// The run was a call of a session.
+    pub session: bool,
     pub method: String,
     pub host: String,
     pub port: u16,

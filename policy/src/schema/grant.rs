@@ -29,6 +29,9 @@ pub(crate) struct Grant {
     /// Times of the week in which the grant works, in UTC: `"Mon-Fri 08:00-18:00"`. Left out: always.
     #[schemars(length(min = 1))]
     schedule: Option<Vec<String>>,
+    /// Calls of a session may use the grant too. What earlier calls left running in the sandbox is killed before each, but what they
+    /// wrote stays and can use it with them. Not taken over by a grant that extends this one. Left out: only runs of their own.
+    sessions: Option<bool>,
     /// Last day on which the grant works, a date without quotes; it ends at midnight UTC.
     expires: Option<String>,
     /// Limits of one run under this grant.

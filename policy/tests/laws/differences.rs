@@ -135,8 +135,13 @@ struct Asked<'a> {
 
 /// The credential's definition (here: its API's credential and file) where the request is allowed.
 fn decide(policy: &Policy, asked: &Asked<'_>) -> Option<String> {
-    let question =
-        ScopeQuestion { caller: Some(asked.caller), grants: asked.grants, tier: asked.tier, now_unix: 0 };
+    let question = ScopeQuestion {
+        caller: Some(asked.caller),
+        grants: asked.grants,
+        tier: asked.tier,
+        session: false,
+        now_unix: 0,
+    };
     let scope = policy.scope(&question).ok()?;
     let host = Host::parse(asked.host).unwrap();
     let route =

@@ -129,7 +129,9 @@ fn one(text: String) -> [SourceFile; 1] {
 
 fn scope(policy: &Policy) -> RunScope {
     let grants = policy.grants_of(Some("x"), 0);
-    policy.scope(&ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, now_unix: 0 }).unwrap()
+    policy
+        .scope(&ScopeQuestion { caller: Some("x"), grants: &grants, tier: None, session: false, now_unix: 0 })
+        .unwrap()
 }
 
 fn decide(policy: &Policy, method: &str, target: &str, websocket: bool) -> Result<(), Reason> {

@@ -19,6 +19,7 @@ fn encode(c: &mut Criterion) {
             tier: Some(Tier::Container),
             provider: Some("native".into()),
             trace_id: None,
+            session: None,
         })),
         event: Event::Request(Decided {
             request_id: "0123456789abcdef".into(),

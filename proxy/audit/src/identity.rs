@@ -31,6 +31,9 @@ pub struct RunIdentity {
     /// Provider that built the boundary.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider: Option<Arc<str>>,
+    /// The session whose call it was: SHA-256 of its id in hex, as the records of its runs have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<Arc<str>>,
     /// The caller's trace id, to find this run in the caller's own logs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Arc<str>>,

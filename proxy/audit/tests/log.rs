@@ -22,6 +22,7 @@ fn entry(path: &str) -> Entry {
             tier: Some(Tier::Container),
             provider: Some("native".into()),
             trace_id: None,
+            session: None,
         })),
         event: Event::Request(Decided {
             request_id: "r-1".into(),
@@ -70,6 +71,7 @@ fn every_line_ends_with_its_own_run_and_policy() {
             tier: None,
             provider: None,
             trace_id: None,
+            session: None,
         }))
     };
     let policy = |digest: &str| Some(Arc::new(PolicyIdentity { digest: digest.into(), commit: None }));

@@ -19,7 +19,8 @@ pub use evidence::{Evidence, Fact};
 pub use frame::{Connection, FrameError, MAX_DESCRIPTORS, MAX_FRAME_BYTES, Receiver, Sender};
 pub use message::{
     Answer, AnswerBody, ApprovalWord, Call, CloseGate, Door, IssueCredential, OpenGate, PendingApproval,
-    PrepareRun, Prepared, ProxyToken, Request, RequestBody, Revocation, Revoked, RunNote, SurfaceApi, Trace,
+    PrepareRun, Prepared, ProxyToken, Request, RequestBody, Revocation, Revoked, RunNote, SessionOfCall,
+    SurfaceApi, Trace,
 };
 pub use service::{ServiceManager, Sockets};
 pub use supervised::{Lifeline, inherited_file};

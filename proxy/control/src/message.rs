@@ -98,6 +98,9 @@ pub struct PendingApproval {
 pub struct PrepareRun {
     pub caller: Option<String>,
     pub grants: Vec<String>,
+    /// For a session, or for a call in one: grants that are not for sessions are refused, and without any the ports are those that
+    /// some later call could need.
+    pub session: bool,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -112,8 +115,20 @@ pub struct OpenGate {
     /// When the run ends at the latest, milliseconds since 1970 UTC. The broker closes the gate then by itself.
     pub expires_unix_ms: u64,
     pub trace_id: Option<String>,
+    /// The run is a call of this session.
+    pub session: Option<SessionOfCall>,
     /// One per descriptor, same order.
     pub doors: Vec<Door>,
+}
+
+/// Calls of a session have what they may use up, and how long, in common.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionOfCall {
+    /// SHA-256 of the session's id, 64 lower-case hex digits.
+    pub fingerprint: String,
+    /// When the session ends at the latest, milliseconds since 1970 UTC.
+    pub expires_unix_ms: u64,
 }
 
 /// What a handed socket is for.
@@ -172,6 +187,8 @@ pub struct RunNote {
     pub tier: Option<Tier>,
     pub reason: Reason,
     pub detail: String,
+    /// Fingerprint of the session whose call it was to be.
+    pub session: Option<String>,
 }
 
 /// From the broker to sandboxd.

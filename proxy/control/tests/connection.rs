@@ -31,7 +31,11 @@ fn content(descriptor: OwnedFd) -> String {
 }
 
 fn prepare(caller: &str) -> RequestBody {
-    RequestBody::Prepare(PrepareRun { caller: Some(caller.to_owned()), grants: vec!["g".to_owned()] })
+    RequestBody::Prepare(PrepareRun {
+        caller: Some(caller.to_owned()),
+        grants: vec!["g".to_owned()],
+        session: false,
+    })
 }
 
 fn prepared(digest: &str) -> Prepared {
@@ -225,6 +229,7 @@ async fn a_lost_connection_ends_every_waiting_and_later_call() {
         floor: None,
         tier: None,
         reason: Reason::InsufficientIsolation,
+        session: None,
         detail: String::new(),
     };
     assert!(matches!(client.note(note).await, Err(ClientError::Lost)));

@@ -16,7 +16,7 @@ use crate::http1::body::{BodyError, Reader};
 use crate::http1::{Input, Patience, Scratch, Stream, head, write};
 use crate::limits;
 use crate::pipeline::{After, Client, Lead, exchange, refuse_unread};
-use crate::request::{Body, Fields, Length, RequestHead, Version};
+use crate::request::{Answered, Body, Fields, Length, Pace, RequestHead, Version};
 use crate::respond::{ResponseHead, Sink};
 use crate::upstream::send::Connection;
 use crate::upstream::websocket::{Side, relay};
@@ -102,7 +102,7 @@ async fn serve_head(
         Length::Unknown => Reader::chunked(),
     };
     let mut sink = ResponseSink::new(stream, head.version, head.method == "HEAD");
-    let mut body = RequestBody { stream, input, reader };
+    let mut body = RequestBody { stream, input, reader, pace: Pace::new(head.length) };
     let after = exchange(client, lead, started, head, &mut body, &mut sink).await;
     let RequestBody { input, mut reader, .. } = body;
     reader.settle(input);
@@ -215,17 +215,30 @@ struct RequestBody<'a> {
     stream: &'a Stream,
     input: &'a mut Input,
     reader: Reader,
+    pace: Pace,
 }
 
 impl Body for RequestBody<'_> {
     async fn next(&mut self) -> Result<Option<&[u8]>, Stop> {
-        let next = self.reader.next(self.stream, self.input, limits::BODY_TIMEOUT).await;
-        next.map_err(|error| match error {
-            BodyError::Malformed(what) => Stop::malformed(what),
-            BodyError::Closed => Stop::new(Reason::ClientClosed, "closed inside the request body"),
-            BodyError::TimedOut => Stop::new(Reason::ClientTimeout, "the request body stalled"),
-            BodyError::Failed(error) => Stop::with(Reason::ClientClosed, error.to_string()),
-        })
+        loop {
+            let wait = self.pace.wait(Instant::now());
+            let patience = wait.until().map_or(Patience::Endless, Patience::Until);
+            match self.reader.fetch(self.stream, self.input, patience).await {
+                Ok(Some(bytes)) => {
+                    self.pace.brought(wait, Instant::now(), bytes);
+                    return Ok(self.input.bytes().get(..bytes));
+                }
+                Ok(None) => return Ok(None),
+                Err(BodyError::TimedOut) => self.pace.over(wait, Instant::now())?,
+                Err(BodyError::Malformed(what)) => return Err(Stop::malformed(what)),
+                Err(BodyError::Closed) => {
+                    return Err(Stop::new(Reason::ClientClosed, "closed inside the request body"));
+                }
+                Err(BodyError::Failed(error)) => {
+                    return Err(Stop::with(Reason::ClientClosed, error.to_string()));
+                }
+            }
+        }
     }
 
     fn whole(&mut self) -> Option<&[u8]> {
@@ -238,6 +251,10 @@ impl Body for RequestBody<'_> {
 
     fn trailers(&mut self) -> Option<Fields> {
         self.reader.take_trailers()
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        self.pace.answered()
     }
 }
 

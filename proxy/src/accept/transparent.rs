@@ -57,7 +57,7 @@ pub(super) async fn serve_connection(client: &Client, socket: TcpStream) {
 /// The name that the dialled address was issued for, or the address itself.
 pub(super) fn wanted(client: &Client, dialled: SocketAddr) -> Wanted {
     let address = dialled.ip().to_canonical();
-    match client.run.names.lookup(address) {
+    match client.run.account.names.lookup(address) {
         Some(host) => Wanted::Name(host, dialled.port()),
         None => Wanted::Address(address, dialled.port()),
     }

@@ -131,7 +131,7 @@ async fn open(
             return Err(stop);
         }
     };
-    let completed = hello.complete(config?).await;
+    let completed = hello.complete(config?, &client.run.handshakes).await;
     let metrics = &client.broker.metrics;
     match completed.as_ref().map_err(|stop| stop.reason) {
         Ok(_) => metrics.handshakes.one_more(),

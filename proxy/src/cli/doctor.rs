@@ -168,7 +168,7 @@ fn socket(config: &Config) -> Found {
     }
     let asked = async {
         let client = Client::connect(&config.control_socket).await?;
-        client.prepare(PrepareRun { caller: None, grants: Vec::new() }).await
+        client.prepare(PrepareRun { caller: None, grants: Vec::new(), session: false }).await
     };
     let answered = tokio::runtime::Builder::new_current_thread()
         .enable_all()

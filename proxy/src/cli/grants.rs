@@ -102,6 +102,9 @@ fn line(grant: &GrantView) -> String {
             text.push_str(&format!(" {name}={number}"));
         }
     }
+    if grant.sessions {
+        text.push_str(" sessions=true");
+    }
     text.push('\n');
     text
 }

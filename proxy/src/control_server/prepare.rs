@@ -22,6 +22,9 @@ pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
         variables: Vec::new(),
     };
     if run.grants.is_empty() {
+        if run.session {
+            prepared.ports = snapshot.policy.session_ports(run.caller.as_deref());
+        }
         return AnswerBody::Prepared(prepared);
     }
     match broker.revocations.left(run.caller.as_deref(), &run.grants) {
@@ -33,6 +36,7 @@ pub(super) fn prepare(broker: &Broker, run: &PrepareRun) -> AnswerBody {
         caller: run.caller.as_deref(),
         grants: &run.grants,
         tier: None,
+        session: run.session,
         now_unix: broker.clock.now().unix_seconds(),
     };
     let scope = match snapshot.policy.scope(&question) {

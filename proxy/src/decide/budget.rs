@@ -93,6 +93,7 @@ mod tests {
             expires_unix: None,
             not_before_unix: None,
             schedule: Vec::new(),
+            sessions: false,
             caller_per_minute: None,
             ttl_seconds: None,
             calls,

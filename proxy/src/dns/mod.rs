@@ -113,7 +113,7 @@ fn judge(message: &[u8], run: &Arc<RunContext>, broker: &Arc<Broker>) -> Option<
     let snapshot = broker.snapshot();
     let granted = |host: &Host| {
         let scope = run.scope(&snapshot, now).ok()?;
-        if scope.names.contains(host) { run.names.issue(host) } else { None }
+        if scope.names.contains(host) { run.account.names.issue(host) } else { None }
     };
     match answer(message, granted) {
         Verdict::Answer(reply) => Some(reply),
@@ -126,7 +126,7 @@ fn judge(message: &[u8], run: &Arc<RunContext>, broker: &Arc<Broker>) -> Option<
 }
 
 fn record(question: &Question, run: &Arc<RunContext>, broker: &Arc<Broker>, now: Moment) {
-    let detail = match run.names.refusals.count(&question.name) {
+    let detail = match run.account.names.refusals.count(&question.name) {
         Worth::First => format!("type {}", question.kind),
         Worth::Repeated(count) => format!("type {}, asked {count} times by now", question.kind),
         Worth::Many(count) => format!("{count} more questions for other names by now"),

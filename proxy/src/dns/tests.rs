@@ -213,6 +213,7 @@ fn run(broker: &Broker) -> Arc<RunContext> {
         evidence: Evidence { provider: "native".into(), tier: Tier::Container, facts: Vec::new() },
         expires_unix_ms: u64::MAX,
         trace_id: None,
+        session: None,
         doors: Vec::new(),
     };
     RunContext::open(&gate, None, broker).unwrap()

@@ -119,6 +119,7 @@ async fn once<B: Body, S: Sink>(
         sink.go_on().await?;
     }
     let counted = draft.count();
+    let answered = body.answered().cloned();
     let mut outgoing =
         Outgoing { stream, tally: Tally::new(request_limit(plan.grant), head), sent: &counted.to_upstream };
     let mut upload = Upload {
@@ -132,6 +133,9 @@ async fn once<B: Body, S: Sink>(
     };
     let answer = upload.beside(pin!(answer(response)), Some(limits::RESPONSE_HEAD_TIMEOUT)).await?;
     let answer = answer.map_err(|error| Failed::of(&error))?;
+    if let Some(answered) = answered {
+        answered.begin();
+    }
     let complete = upload.state == UploadState::Complete;
     let relay = relay(plan, answer, complete, draft, head, sink);
     upload.beside(pin!(relay), None).await?

@@ -21,6 +21,16 @@ pub enum Patience {
     Endless,
 }
 
+impl Patience {
+    /// The same for all waits from here on, not for each.
+    pub(super) fn fixed(self) -> Self {
+        match self {
+            Self::For(duration) => Self::Until(Instant::now() + duration),
+            other => other,
+        }
+    }
+}
+
 /// The deadline of one operation, known once it has to wait.
 #[derive(Debug)]
 pub(super) struct Deadline {

@@ -100,7 +100,23 @@ impl Reader {
         input: &'i mut Input,
         patience: Duration,
     ) -> Result<Option<&'i [u8]>, BodyError> {
+        let piece = self.fetch(stream, input, Patience::For(patience)).await?;
+        Ok(piece.and_then(|piece| input.bytes().get(..piece)))
+    }
+
+    /// Like `next`; answers how much of the front of the input the piece is. The time is that of the whole piece: framing that
+    /// comes byte by byte does not begin it anew. After `TimedOut` it can be called again.
+    ///
+    /// # Errors
+    /// As `next`.
+    pub async fn fetch(
+        &mut self,
+        stream: &Stream,
+        input: &mut Input,
+        patience: Patience,
+    ) -> Result<Option<usize>, BodyError> {
         self.settle(input);
+        let mut patience = patience;
         let piece = loop {
             if let Some(piece) = self.step(input)? {
                 break piece;
@@ -108,7 +124,7 @@ impl Reader {
             if self.is_done() {
                 return Ok(None);
             }
-            let patience = Patience::For(patience);
+            patience = patience.fixed();
             let filled = if self.is_large() && input.is_empty() {
                 input.fill_much(stream, patience).await
             } else {
@@ -129,7 +145,7 @@ impl Reader {
         };
         self.pending = piece;
         self.taken += piece as u64;
-        Ok(input.bytes().get(..piece))
+        Ok(Some(piece))
     }
 
     /// Much is known to come, or much has come.

@@ -109,6 +109,7 @@ fn client(broker: &Broker, host: &Host, address: SocketAddr) -> Result<Client, S
         evidence: Evidence { provider: "readiness".to_owned(), tier: Tier::Process, facts: Vec::new() },
         expires_unix_ms: u64::MAX,
         trace_id: None,
+        session: None,
         doors: Vec::new(),
     };
     let own = Arc::new(own);

@@ -106,6 +106,7 @@ pub fn run_refused(note: RunNote) -> (Arc<RunIdentity>, Event) {
         tier: note.tier,
         provider: None,
         trace_id: None,
+        session: note.session.map(Arc::from),
     };
     let event = Event::RunRefused(RunRefused {
         reason: note.reason,

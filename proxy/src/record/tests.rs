@@ -38,7 +38,14 @@ fn entry(host: &str, verdict: Verdict) -> Entry {
         stripped: Box::default(),
         detail: None,
     };
-    let run = RunIdentity { run: "run".into(), caller: None, tier: None, provider: None, trace_id: None };
+    let run = RunIdentity {
+        run: "run".into(),
+        caller: None,
+        tier: None,
+        provider: None,
+        trace_id: None,
+        session: None,
+    };
     Entry { policy: None, run: Some(Arc::new(run)), event: Event::Tunnel(decided) }
 }
 

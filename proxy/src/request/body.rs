@@ -2,7 +2,7 @@
 
 use std::future::Future;
 
-use super::Fields;
+use super::{Answered, Fields};
 use crate::error::Stop;
 
 /// How long a body is said to be.
@@ -33,6 +33,9 @@ pub trait Body: Send {
 
     /// Fields after the body, once it is done.
     fn trailers(&mut self) -> Option<Fields>;
+
+    /// Where a body that waits for the guest hears that its answer has begun, if that changes how long it waits.
+    fn answered(&self) -> Option<&Answered>;
 }
 
 /// The body of a request that has none.
@@ -53,6 +56,10 @@ impl Body for NoBody {
     }
 
     fn trailers(&mut self) -> Option<Fields> {
+        None
+    }
+
+    fn answered(&self) -> Option<&Answered> {
         None
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use flate2::bufread::{GzDecoder, ZlibDecoder};
 use freeboard_policy::{BodyCoding, HeldBody, PendingBody, Reason};
 
-use super::{Body, Fields, Length, RequestHead};
+use super::{Answered, Body, Fields, Length, RequestHead};
 use crate::error::Stop;
 use crate::limits;
 use crate::respond::Sink;
@@ -220,6 +220,10 @@ impl<B: Body> Body for Replay<'_, B> {
             Some(rest) => rest.trailers(),
             None => self.trailers.take(),
         }
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        self.rest.as_ref()?.answered()
     }
 }
 

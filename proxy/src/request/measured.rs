@@ -2,7 +2,7 @@
 
 use freeboard_policy::{BodyMeter, BodyMeterError, Reason};
 
-use super::{Body, Fields};
+use super::{Answered, Body, Fields};
 use crate::error::Stop;
 
 /// Passes a body on until it is more than its rule takes, if that says anything. Nothing of what is too much goes on.
@@ -61,5 +61,9 @@ impl<B: Body> Body for Measured<'_, B> {
 
     fn trailers(&mut self) -> Option<Fields> {
         self.body.trailers()
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        self.body.answered()
     }
 }

@@ -216,50 +216,7 @@ impl GrpcMessages {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Collects what a guest would get.
-    #[derive(Debug, Default)]
-    struct Guest {
-        head: Option<(u16, Fields)>,
-        pieces: Vec<Vec<u8>>,
-        trailers: Option<Fields>,
-        ended: bool,
-    }
-
-    impl Guest {
-        fn body(&self) -> String {
-            String::from_utf8(self.pieces.concat()).unwrap()
-        }
-    }
-
-    impl Sink for Guest {
-        async fn go_on(&mut self) -> Result<(), Stop> {
-            Ok(())
-        }
-
-        async fn begin(&mut self, head: &ResponseHead, first: &[u8], last: bool) -> Result<(), Stop> {
-            self.head = Some((head.status, head.fields.clone()));
-            self.pieces.push(first.to_vec());
-            self.ended = last;
-            Ok(())
-        }
-
-        async fn data(&mut self, bytes: &[u8]) -> Result<(), Stop> {
-            assert!(!bytes.is_empty());
-            self.pieces.push(bytes.to_vec());
-            Ok(())
-        }
-
-        async fn end(&mut self, trailers: Option<&Fields>) -> Result<(), Stop> {
-            self.trailers = trailers.cloned();
-            self.ended = true;
-            Ok(())
-        }
-
-        fn has_begun(&self) -> bool {
-            self.head.is_some()
-        }
-    }
+    use crate::testing::Collected as Guest;
 
     const SECRET: &str = "s3cr3t-token-0123456789";
 

@@ -164,6 +164,7 @@ routes = ["* /**"]
             evidence: Evidence { provider: "test".into(), tier: Tier::Process, facts: Vec::new() },
             expires_unix_ms: u64::MAX,
             trace_id: None,
+            session: None,
             doors: Vec::new(),
         };
         let run = RunContext::open(&gate, Some(freeboard_audit::Digest::of(b"proxy-token").bytes()), &broker)

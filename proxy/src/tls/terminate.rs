@@ -10,6 +10,7 @@ use freeboard_policy::{Host, Reason};
 use rustls::server::Acceptor;
 use rustls::{AlertDescription, ServerConfig};
 use tokio::io::AsyncWriteExt;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, StartHandshake};
@@ -71,13 +72,23 @@ impl Hello {
         (socket, bytes)
     }
 
-    /// Ends TLS with this configuration. Boxed: it weighs more than all else that an idle connection holds beside the
+    /// Ends TLS with this configuration, once one of the `places` is free. Boxed: it weighs more than all else that an idle connection holds beside the
     /// buffers of rustls, and every future that it passes would carry its size.
     ///
     /// # Errors
     /// `leaf_rejected` when the guest does not trust our CA; `tls_refused`, `client_timeout`, `client_closed`.
-    pub async fn complete(self, config: Arc<ServerConfig>) -> Result<Box<TlsStream<Socket>>, Stop> {
-        match timeout_at(self.deadline, self.start.into_stream(config)).await {
+    pub async fn complete(
+        self,
+        config: Arc<ServerConfig>,
+        places: &Semaphore,
+    ) -> Result<Box<TlsStream<Socket>>, Stop> {
+        let Self { start, deadline, .. } = self;
+        let completed = async {
+            // Nobody closes it: an error cannot be.
+            let _place = places.acquire().await;
+            start.into_stream(config).await
+        };
+        match timeout_at(deadline, completed).await {
             Err(_) => Err(Stop::new(Reason::ClientTimeout, "the TLS handshake did not end in time")),
             Ok(Err(error)) => Err(stop(&error)),
             Ok(Ok(stream)) => Ok(Box::new(stream)),

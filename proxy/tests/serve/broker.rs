@@ -205,6 +205,7 @@ pub(crate) fn gate(run: u8, grants: &[&str]) -> OpenGate {
         evidence: Evidence { provider: "test".to_owned(), tier: Tier::Container, facts: Vec::new() },
         expires_unix_ms: u64::MAX,
         trace_id: None,
+        session: None,
         doors: Vec::new(),
     }
 }
@@ -213,5 +214,6 @@ pub(crate) fn prepare(caller: &str, grants: &[&str]) -> PrepareRun {
     PrepareRun {
         caller: Some(caller.to_owned()),
         grants: grants.iter().map(|grant| (*grant).to_owned()).collect(),
+        session: false,
     }
 }

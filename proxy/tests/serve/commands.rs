@@ -22,6 +22,7 @@ async fn e21_tail_shows_escapes_and_query_finds_by_field() {
         floor: None,
         tier: None,
         reason: Reason::InsufficientIsolation,
+        session: None,
         detail: "12:00\r\n#1 allowed\u{2028}".into(),
     };
     broker.client().await.note(note).await.unwrap();
@@ -60,6 +61,7 @@ async fn tail_follows_over_a_rotation() {
             floor: None,
             tier: None,
             reason: Reason::InsufficientIsolation,
+            session: None,
             detail: format!("note-{number}. {}", "x".repeat(900)),
         };
         client.note(note).await.unwrap();

@@ -3,7 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 
-use freeboard_control::{ClientError, Door, Fact, RunNote};
+use freeboard_control::{
+    ClientError, Door, Fact, OpenGate, PrepareRun, Revocation, Revoked, RunNote, SessionOfCall,
+};
 use freeboard_policy::{Reason, Tier};
 
 use crate::broker::{Lab, gate, is_root, prepare, run_id, wait_until};
@@ -29,6 +31,35 @@ async fn prepare_tells_floor_ports_surface_and_ca_and_refuses_what_is_not_the_ca
     assert_eq!((none.floor, none.ports.len(), none.surface.len()), (None, 0, 0));
     assert_eq!(reason(client.prepare(prepare("other", &["g"])).await), Reason::GrantNotAvailable);
     assert_eq!(reason(client.prepare(prepare("bot", &["nothing"])).await), Reason::GrantNotAvailable);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_a_session_share_what_a_person_takes_away() {
+    let lab = Lab::new();
+    lab.write_policy(&crate::broker::POLICY.replace("[grant.g]\n", "[grant.g]\nsessions = true\n"));
+    let broker = lab.start();
+    let client = broker.client().await;
+    let session =
+        |digit: &str| Some(SessionOfCall { fingerprint: digit.repeat(64), expires_unix_ms: u64::MAX });
+    let call =
+        |run: u8, grants: &[&str], digit: &str| OpenGate { session: session(digit), ..gate(run, grants) };
+    let prepare = |grants: &[&str]| PrepareRun { session: true, ..prepare("bot", grants) };
+    assert_eq!(client.prepare(prepare(&[])).await.unwrap().ports, [443], "what a later call may need");
+    client.prepare(prepare(&["g"])).await.unwrap();
+    assert_eq!(reason(client.prepare(prepare(&["strong"])).await), Reason::GrantNotAvailable);
+    assert_eq!(reason(client.open(call(1, &["strong"], "a"), Vec::new()).await), Reason::GrantNotAvailable);
+    client.open(call(1, &["g"], "a"), Vec::new()).await.unwrap();
+    let record = lab.wait_record("gate_opened", 1);
+    assert_eq!(record[0]["session"], "a".repeat(64));
+    let of = Revoked::Run;
+    client.revoke(Revocation { of, name: run_id(1), by: "sam".into() }).await.unwrap();
+    client.close(&run_id(1)).await.unwrap();
+    assert_eq!(reason(client.open(call(2, &["g"], "a"), Vec::new()).await), Reason::GrantRevoked);
+    client.open(call(3, &[], "a"), Vec::new()).await.unwrap();
+    client.open(call(4, &["g"], "b"), Vec::new()).await.unwrap();
+    client.open(gate(5, &["g"]), Vec::new()).await.unwrap();
+    let unnamed = OpenGate { session: session("A"), ..gate(6, &["g"]) };
+    assert_eq!(reason(client.open(unnamed, Vec::new()).await), Reason::Malformed);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -151,6 +182,7 @@ async fn a_refused_run_is_in_the_log() {
         floor: Some(Tier::Vm),
         tier: Some(Tier::Container),
         reason: Reason::InsufficientIsolation,
+        session: None,
         detail: "no provider reaches vm\n{\"forged\":1}".into(),
     };
     broker.client().await.note(note).await.unwrap();

@@ -15,6 +15,7 @@ pub(crate) fn note(detail: &str) -> RunNote {
         floor: None,
         tier: None,
         reason: Reason::InsufficientIsolation,
+        session: None,
         detail: detail.to_owned(),
     }
 }

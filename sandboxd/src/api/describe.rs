@@ -74,7 +74,7 @@ fn environment(provider: &Description, only: Option<&str>) -> PayloadEnvironment
 async fn policy(context: &Context<'_>) -> String {
     let Some(broker) = context.app.launcher.broker() else { return String::new() };
     let Ok(link) = broker.connection().await else { return String::new() };
-    match link.prepare(None, &[]).await {
+    match link.prepare(None, &[], false).await {
         Ok(prepared) => policy_name(&prepared.policy_digest),
         Err(_) => String::new(),
     }

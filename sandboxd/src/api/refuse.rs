@@ -80,7 +80,7 @@ fn refused(run: &str, refusal: &Refusal) -> ConnectError {
     let text = refusal.to_string();
     match refusal {
         Refusal::Grant => ConnectError::refused(Code::PermissionDenied, Mark::Permission, text),
-        Refusal::NoBroker => unsupported(text),
+        Refusal::NoBroker | Refusal::Port(_) => unsupported(text),
         Refusal::Broker(error) => broker(run, error),
         Refusal::Unplaced(Unplaced::Disabled) => {
             ConnectError::refused(Code::FailedPrecondition, Mark::Unsupported, text)

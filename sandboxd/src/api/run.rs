@@ -12,7 +12,7 @@ use super::answer::{Link, Wanted, answer};
 use super::refuse;
 use super::route::Context;
 use crate::job::{JobFile, NoSink, Payload};
-use crate::launch::{Order, Refusal, RunError, new_run_id};
+use crate::launch::{InSession, Order, Refusal, RunError, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, OUTPUT_BYTES};
 
 /// Runs one request. Dropped when the client goes away: the run is then killed and removed.
@@ -90,6 +90,7 @@ fn order(context: &Context<'_>, request: &RunRequest, run: String) -> Result<Ord
         released: Arc::default(),
         wait: None,
         witness: None,
+        session: InSession::No,
     })
 }
 

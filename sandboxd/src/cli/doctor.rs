@@ -130,7 +130,8 @@ fn broker(config: &Config) -> Result<Finding, Failure> {
     };
     let shown = socket.display().to_string();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked = runtime.block_on(async { Broker::new(socket).connection().await?.prepare(None, &[]).await });
+    let asked =
+        runtime.block_on(async { Broker::new(socket).connection().await?.prepare(None, &[], false).await });
     Ok(match asked {
         Ok(prepared) => Finding::good(format!(
             "broker at {shown}, policy {}",

@@ -19,7 +19,7 @@ use super::{Exit, report, say};
 use crate::config::{Config, Flags};
 use crate::control_client::BrokerError;
 use crate::job::{Ending, JobFile, NoSink, OutputSink, Payload};
-use crate::launch::{Launcher, Order, Ran, Refusal, RunError, millis, new_run_id};
+use crate::launch::{InSession, Launcher, Order, Ran, Refusal, RunError, millis, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, CLI_OUTPUT_BYTES, MAX_PROGRAM_BYTES};
 use crate::placement::Unplaced;
 use crate::provider::{Ahead, CreateError, Kind, Service};
@@ -196,6 +196,7 @@ fn order(arguments: &Arguments) -> Result<Order, super::Failure> {
         released: Arc::default(),
         wait: None,
         witness: None,
+        session: InSession::No,
     })
 }
 
@@ -345,6 +346,7 @@ fn exit_of_error(error: &RunError) -> Exit {
             | Refusal::Full(_)
             | Refusal::Unplaced(Unplaced::TooWeak { .. }) => Exit::Refused,
             Refusal::NoBroker
+            | Refusal::Port(_)
             | Refusal::Broker(_)
             | Refusal::Unplaced(Unplaced::Disabled | Unplaced::Unsupported { .. } | Unplaced::TooMuch(_))
             | Refusal::Create(

@@ -41,6 +41,8 @@ pub struct Asked {
     pub key: Option<String>,
     /// SHA-256 of the request, as it came.
     pub request_sha256: String,
+    /// Runs that the caller may have at once.
+    pub places: u32,
 }
 
 /// Why a run is not started. Nothing ran.
@@ -185,7 +187,7 @@ impl Runs {
         launcher: Arc<dyn Launch>,
         asked: Asked,
     ) -> Result<Arc<Entry>, StartError> {
-        let Asked { mut order, key, request_sha256 } = asked;
+        let Asked { mut order, key, request_sha256, places } = asked;
         let facts = Facts {
             run: order.run.clone(),
             caller: order.caller.clone(),
@@ -199,7 +201,7 @@ impl Runs {
                 let same = known.facts.request_sha256 == facts.request_sha256;
                 return if same { Ok(known) } else { Err(StartError::KeyTaken) };
             }
-            table.room_for(facts.caller.as_deref()).map_err(StartError::Full)?;
+            table.room_for(facts.caller.as_deref(), places).map_err(StartError::Full)?;
             table.insert(Entry::new(facts, order.input.clone(), Arc::clone(&order.released)))
         };
         if let Err(error) = self.note(Line::Accepted(entry.facts.clone()), false).await {

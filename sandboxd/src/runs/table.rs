@@ -9,7 +9,7 @@ use freeboard_wire::runs::State;
 use super::entry::Entry;
 use crate::admission::Full;
 use crate::launch::unix_ms;
-use crate::limits::{ENDED_RUNS_BYTES, ENDED_RUNS_KEPT, ENDED_RUNS_PER_CALLER, MAX_STARTED_PER_CALLER};
+use crate::limits::{ENDED_RUNS_BYTES, ENDED_RUNS_KEPT, ENDED_RUNS_PER_CALLER, MAX_STARTED_BEYOND_PLACES};
 
 /// A caller's own name for a run.
 type Key = (Option<String>, String);
@@ -54,11 +54,12 @@ impl Table {
         self.order.iter().filter_map(|run| self.any(run)).collect()
     }
 
-    /// Whether this caller may start one more.
-    pub(super) fn room_for(&self, caller: Option<&str>) -> Result<(), Full> {
+    /// Whether this caller, who may have so many at once, may start one more.
+    pub(super) fn room_for(&self, caller: Option<&str>, places: u32) -> Result<(), Full> {
         let active = self.runs.values().filter(|entry| entry.facts.caller.as_deref() == caller);
         let active = active.filter(|entry| entry.state() != State::Ended).count();
-        if active < MAX_STARTED_PER_CALLER { Ok(()) } else { Err(Full::Waiting(active)) }
+        let most = usize::try_from(places).unwrap_or(usize::MAX).saturating_add(MAX_STARTED_BEYOND_PLACES);
+        if active < most { Ok(()) } else { Err(Full::Started(active)) }
     }
 
     pub(super) fn ended(&mut self, run: &str) {

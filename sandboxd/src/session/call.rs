@@ -4,13 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use freeboard_control::Prepared;
+use freeboard_netns::STANDING_PORTS;
 use freeboard_wire::SessionEnd;
 
 use super::entry::{Ended, Live, Turn};
 use super::table::Sessions;
 use crate::admission::Full;
 use crate::job::{Job, NoSink};
-use crate::launch::{Clock, Launcher, Order, Ran, Refusal, close_gate, open_gate, prepare, timeout};
+use crate::launch::{Clock, Launcher, Order, Ran, Refusal, close_gate, noted, open_gate, prepare, timeout};
+use crate::placement::Unplaced;
 use crate::provider::{CallFailure, Cancel, CellEnd, Over, ReadBack, RunFailure};
 
 /// Why a call has no outcome.
@@ -108,8 +111,15 @@ impl Turn {
         }
         let link = launcher.link(&order.grants).await.map_err(refused)?;
         let prepared = prepare(link.as_ref(), order).await.map_err(refused)?;
+        if let Some(prepared) = &prepared
+            && let Err(refusal) = self.fits(prepared)
+        {
+            return Err(refused(noted(link.as_ref(), order, prepared.floor, refusal).await));
+        }
         live.session.read_back().map_err(CallError::ReadBack)?;
-        let job = self.job(order);
+        let mut job = self.job(order);
+        // First, as for a run of its own.
+        job.environment.splice(0..0, prepared.iter().flat_map(|prepared| prepared.variables.iter().cloned()));
         let started = Clock::start();
         let gate = match &link {
             Some(link) => {
@@ -117,7 +127,11 @@ impl Turn {
                     let step = "hand the gate's sockets over once more".to_owned();
                     refused(Refusal::Create(crate::provider::CreateError::Step { step, source }))
                 })?;
-                Some(open_gate(link, &job, &facts.evidence, doors).await.map_err(refused)?)
+                Some(
+                    open_gate(link, &job, Some(&self.entry.of_call()), &facts.evidence, doors)
+                        .await
+                        .map_err(refused)?,
+                )
             }
             None => None,
         };
@@ -142,6 +156,23 @@ impl Turn {
             duration,
         };
         Ok((ran, called.cell, called.over))
+    }
+
+    /// Whether the sandbox that is there is enough for these grants.
+    ///
+    /// SECURITY: the boundary was measured before anybody knew which grants its calls would name (ATTACKS F, G). Guarded by
+    /// `a_call_whose_grant_has_a_stronger_floor_is_refused`.
+    fn fits(&self, prepared: &Prepared) -> Result<(), Refusal> {
+        let facts = &self.entry.facts;
+        let measured = facts.evidence.tier;
+        if let Some(needed) = prepared.floor.filter(|needed| measured < *needed) {
+            return Err(Refusal::Unplaced(Unplaced::TooWeak { needed, best: measured, why: None }));
+        }
+        let has = |port: &u16| STANDING_PORTS.contains(port) || facts.ports.contains(port);
+        match prepared.ports.iter().find(|port| !has(port)) {
+            Some(port) => Err(Refusal::Port(*port)),
+            None => Ok(()),
+        }
     }
 
     /// The order within what is left of the session.

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
-use freeboard_control::Evidence;
+use freeboard_control::{Evidence, SessionOfCall};
 use freeboard_wire::{SessionEnd, SoftwareRule};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::unclaimed_after;
 use crate::admission::{Full, Place};
+use crate::launch::unix_ms;
 use crate::limits::ENDED_KEPT;
 use crate::provider::{Description, Session};
 
@@ -19,6 +20,8 @@ pub struct Facts {
     pub evidence: Evidence,
     pub description: Description,
     pub rule: Option<SoftwareRule>,
+    /// Of the gate, besides those that every gate has.
+    pub ports: Vec<u16>,
     pub lifetime: Duration,
     /// Zero = never suspended.
     pub idle: Duration,
@@ -137,6 +140,15 @@ impl Entry {
 
     pub fn expires(&self) -> Instant {
         self.opened + self.facts.lifetime
+    }
+
+    /// As the broker is told with each of its calls.
+    pub fn of_call(&self) -> SessionOfCall {
+        let left = self.expires().saturating_duration_since(Instant::now());
+        SessionOfCall {
+            fingerprint: self.fingerprint.clone(),
+            expires_unix_ms: unix_ms(SystemTime::now() + left),
+        }
     }
 
     pub(super) fn used(&self) -> Instant {

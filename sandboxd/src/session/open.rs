@@ -57,6 +57,7 @@ impl Sessions {
             evidence: opened.evidence,
             description: opened.description,
             rule: wish.rule,
+            ports: opened.ports,
             lifetime,
             idle,
         };

@@ -210,7 +210,7 @@ impl Sandbox for FakeSandbox {
     }
 }
 
-/// A broker that knows one grant, `triage` of `alice`, with floor `container`, and writes down what it is asked.
+/// A broker that knows two grants of `alice`, `triage` on port 8443 and `elsewhere` on port 9443, and writes down what it is asked.
 #[derive(Debug)]
 pub struct FakeBroker {
     pub socket: PathBuf,
@@ -276,7 +276,8 @@ impl FakeBroker {
 fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody {
     match body {
         RequestBody::Prepare(run) => {
-            let mine = run.grants.iter().all(|grant| grant == "triage");
+            let mine = run.grants.iter().all(|grant| grant == "triage" || grant == "elsewhere");
+            let elsewhere = run.grants.iter().any(|grant| grant == "elsewhere");
             if !run.grants.is_empty() && (!mine || run.caller.as_deref() != Some("alice")) {
                 let message = format!("no grant {:?} for {:?}", run.grants, run.caller);
                 return AnswerBody::Refused { reason: Reason::GrantNotAvailable, message };
@@ -285,7 +286,7 @@ fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody 
                 policy_digest: "d".repeat(64),
                 floor: floor.filter(|_| !run.grants.is_empty()),
                 ttl_seconds: Some(900),
-                ports: vec![8443],
+                ports: vec![if elsewhere { 9443 } else { 8443 }],
                 ca_pem: "-----BEGIN CERTIFICATE-----".into(),
                 surface: vec![SurfaceApi {
                     api: "items".into(),

@@ -121,7 +121,7 @@ with c.open_session(lifetime=600) as s:
     refused("cell files", InvalidRequestError, WRONG, "request",
             lambda: (s.run_project({}, ["mkdir -p dir"]), s.run_cell("1", "python", files={"dir": "x"})))
     check("untouched", not s.run_cell("1", "python").interpreter_started)
-    refused("grant in a session", PlimsollError, "permission_denied", "permission", lambda: s.run_javascript("1", grant_profile="any"))
+    refused("grant in a session", UnsupportedError, "unimplemented", "unsupported", lambda: s.run_javascript("1", grant_profile="any"))
     refused("call floor", InsufficientIsolationError, "failed_precondition", "isolation", lambda: s.run_javascript("1", minimum_isolation="vm"))
     refused("ruby", InvalidRequestError, WRONG, "request", lambda: call(s._id, cell={"language": "ruby", "code": "1"}))
     refused("empty call", InvalidRequestError, WRONG, "request", lambda: call(s._id))

@@ -7,12 +7,12 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use freeboard_policy::Reason;
 use h2::RecvStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::metered::Allowance;
 use crate::error::Stop;
 use crate::limits;
-use crate::request::{Body, Fields, Length};
+use crate::request::{Answered, Body, Fields, Length, Pace};
 
 /// Reads DATA frames; gives the guest room for more only as they are taken.
 pub(super) struct StreamBody {
@@ -24,12 +24,21 @@ pub(super) struct StreamBody {
     done: bool,
     trailers: Option<Fields>,
     allowance: Arc<Allowance>,
+    pace: Pace,
 }
 
 impl StreamBody {
     pub(super) fn new(stream: RecvStream, length: Length, allowance: Arc<Allowance>) -> Self {
         let done = length == Length::None;
-        Self { stream, piece: Bytes::new(), early: false, done, trailers: None, allowance }
+        Self {
+            stream,
+            piece: Bytes::new(),
+            early: false,
+            done,
+            trailers: None,
+            allowance,
+            pace: Pace::new(length),
+        }
     }
 
     /// True when the guest has ended its side.
@@ -47,20 +56,33 @@ impl StreamBody {
         }
     }
 
+    /// Empty frames do not begin the time anew.
     async fn read(&mut self) -> Result<Option<Bytes>, Stop> {
         let mut empty = 0;
+        let mut wait = self.pace.wait(Instant::now());
         loop {
-            let next = timeout(limits::BODY_TIMEOUT, poll_fn(|cx| self.stream.poll_data(cx))).await;
-            match next.map_err(|_| Stop::new(Reason::ClientTimeout, "the request body stalled"))? {
-                Some(Ok(bytes)) if bytes.is_empty() => {
+            let next = poll_fn(|cx| self.stream.poll_data(cx));
+            let next = match wait.until() {
+                Some(until) => timeout_at(until, next).await,
+                None => Ok(next.await),
+            };
+            match next {
+                Err(_) => {
+                    self.pace.over(wait, Instant::now())?;
+                    wait = self.pace.wait(Instant::now());
+                }
+                Ok(Some(Ok(bytes))) if bytes.is_empty() => {
                     empty += 1;
                     if empty > limits::EMPTY_FRAMES_PER_READ {
                         return Err(Stop::malformed("too many empty DATA frames"));
                     }
                 }
-                Some(Ok(bytes)) => return Ok(Some(bytes)),
-                Some(Err(error)) => return Err(failed(&error)),
-                None => return Ok(None),
+                Ok(Some(Ok(bytes))) => {
+                    self.pace.brought(wait, Instant::now(), bytes.len());
+                    return Ok(Some(bytes));
+                }
+                Ok(Some(Err(error))) => return Err(failed(&error)),
+                Ok(None) => return Ok(None),
             }
         }
     }
@@ -137,6 +159,10 @@ impl Body for StreamBody {
 
     fn trailers(&mut self) -> Option<Fields> {
         self.trailers.take()
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        self.pace.answered()
     }
 }
 

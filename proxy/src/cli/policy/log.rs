@@ -71,15 +71,15 @@ impl<F: FnMut(Record)> Reader<F> {
                 self.grants.extend(run.zip(named));
             }
             Some("request") => {
-                let grants = run.as_ref().and_then(|run| self.grants.get(run)).cloned();
-                (self.each)(request(&record, run, grants));
+                let request = self.request(&record, run);
+                (self.each)(request);
             }
             // Others have no name that a policy could decide on, or carried nothing.
             Some("connection") if record.field("uninspected").as_deref() == Some("true") => {
-                let grants = run.as_ref().and_then(|run| self.grants.get(run)).cloned();
                 let tls = record.field("protocol").as_deref() == Some("tls");
                 let traffic = if tls { Traffic::TlsPassthrough } else { Traffic::Tcp };
-                (self.each)(Record { traffic, ..request(&record, run, grants) });
+                let connection = Record { traffic, ..self.request(&record, run) };
+                (self.each)(connection);
             }
             Some("suppressed") if record.field("of").as_deref() == Some("request") => {
                 let count = record.field("count").and_then(|count| count.parse::<u64>().ok());
@@ -87,6 +87,11 @@ impl<F: FnMut(Record)> Reader<F> {
             }
             _ => {}
         }
+    }
+
+    fn request(&self, record: &RawRecord, run: Option<String>) -> Record {
+        let grants = run.as_ref().and_then(|run| self.grants.get(run)).cloned();
+        request(record, run, grants)
     }
 }
 
@@ -99,6 +104,7 @@ fn request(record: &RawRecord, run: Option<String>, grants: Option<Vec<String>>)
         tier: record.field("tier").and_then(|tier| Tier::from_word(&tier)),
         grants,
         run,
+        session: record.field("session").is_some(),
         method: record.field("method").unwrap_or_default(),
         host: record.field("host").unwrap_or_default(),
         port: record.field("port").and_then(|port| port.parse().ok()).unwrap_or(443),

@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 use super::{Resigner, hex};
 use crate::error::Stop;
 use crate::limits::SIGNED_BODY_BYTES;
-use crate::request::{Body, Fields, Length, RequestHead};
+use crate::request::{Answered, Body, Fields, Length, RequestHead};
 
 /// SHA-256 of nothing.
 const EMPTY: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
@@ -147,6 +147,13 @@ impl<B: Body> Body for SignedBody<'_, B> {
         match self {
             Self::AsItIs(body) => body.trailers(),
             Self::Chunks { inner, .. } => inner.trailers(),
+            Self::Whole { .. } => None,
+        }
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        match self {
+            Self::AsItIs(body) | Self::Chunks { inner: body, .. } => body.answered(),
             Self::Whole { .. } => None,
         }
     }

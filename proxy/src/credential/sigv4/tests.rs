@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::http1::head;
-use crate::request::{Body, Fields};
+use crate::request::{Answered, Body, Fields};
 
 fn signer(service: &str) -> Signer {
     Signer {
@@ -220,6 +220,9 @@ impl Body for Pieces {
         self.0.is_empty()
     }
     fn trailers(&mut self) -> Option<Fields> {
+        None
+    }
+    fn answered(&self) -> Option<&Answered> {
         None
     }
 }

@@ -13,8 +13,11 @@ use tokio::net::UnixStream;
 use tokio::time::timeout;
 
 use crate::accept::{http1, http2};
+use crate::error::Stop;
 use crate::http1::{Socket, Stream};
-use crate::testing::{Lab, Received, SECRET, lab_with};
+use crate::pipeline::exchange;
+use crate::request::{Answered, Body, Fields};
+use crate::testing::{Collected, Lab, Received, SECRET, lab_with};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -190,6 +193,77 @@ async fn h14_grpc_streams_both_ways() {
     assert!(timeout(PATIENCE, stream.data()).await.unwrap().is_none());
     assert_eq!(stream.trailers().await.unwrap().unwrap()["grpc-status"], "0");
     lab.wait_for_records("\"verdict\":\"allowed\"", 1).await;
+}
+
+/// Another guest's body, which goes on only when it has heard that its answer has begun.
+#[derive(Debug, Default)]
+struct Conversation {
+    answered: Answered,
+    said: usize,
+}
+
+impl Body for Conversation {
+    async fn next(&mut self) -> Result<Option<&[u8]>, Stop> {
+        self.said += 1;
+        while self.said > 1 && !self.answered.has_begun() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok((self.said <= 2).then_some(b"\0\0\0\0\x03one".as_slice()))
+    }
+
+    fn whole(&mut self) -> Option<&[u8]> {
+        None
+    }
+
+    fn is_done(&self) -> bool {
+        self.said > 2
+    }
+
+    fn trailers(&mut self) -> Option<Fields> {
+        None
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        Some(&self.answered)
+    }
+}
+
+/// Sends such a body and answers with what came back.
+async fn converse(lab: &Lab, kind: &str) -> Collected {
+    let head = format!(
+        "POST /grpc.Service/Echo HTTP/1.1\r\nHost: api.test:{}\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n",
+        lab.port
+    );
+    let head = Box::new(crate::http1::head::request(head.as_bytes()).unwrap());
+    let (mut body, mut guest) = (Conversation::default(), Collected::default());
+    let (lead, started) = (lab.lead("api.test"), lab.client.broker.clock.now());
+    let exchange = exchange(&lab.client, &lead, started, head, &mut body, &mut guest);
+    timeout(PATIENCE, exchange).await.unwrap();
+    guest
+}
+
+/// H14: a body hears that its answer has begun, by either protocol: neither side of such an exchange has to speak from then on.
+#[tokio::test]
+async fn h14_a_body_hears_that_its_answer_has_begun() {
+    let guest = converse(&h2_lab(service).await, "application/grpc").await;
+    assert_eq!(guest.pieces.concat(), message("one").repeat(2));
+    let lab = lab_with(&["http/1.1"], |mut stream, _| {
+        Box::pin(async move {
+            let mut received = Vec::new();
+            let mut until = async |stream: &mut crate::testing::Stream, end: &[u8]| {
+                while !received.ends_with(end) {
+                    assert_ne!(stream.read_buf(&mut received).await.unwrap(), 0);
+                }
+            };
+            until(&mut stream, b"\0\0\0\0\x03one\r\n").await;
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            stream.write_all(head.as_bytes()).await.unwrap();
+            until(&mut stream, b"0\r\n\r\n").await;
+            stream.write_all(b"3\r\nend\r\n0\r\n\r\n").await.unwrap();
+        })
+    })
+    .await;
+    assert_eq!(converse(&lab, "text/plain").await.pieces.concat(), b"end");
 }
 
 async fn hello(_request: Incoming, mut respond: SendResponse<Bytes>) {

@@ -15,7 +15,7 @@ use crate::api::refuse;
 use crate::api::route::Context;
 use crate::input::Input;
 use crate::job::{JobFile, Less, Payload};
-use crate::launch::{Order, Refusal, RunError, new_run_id};
+use crate::launch::{InSession, Order, Refusal, RunError, new_run_id};
 use crate::limits::{ARTIFACT_BYTES, MAX_EXCHANGE_WAIT, MAX_QUEUE_TIME, OUTPUT_BYTES};
 use crate::runs::{Asked, StartError};
 
@@ -34,7 +34,8 @@ pub(super) async fn start(
     limits(request.limits)?;
     let order = order(context, request)?;
     let run = order.run.clone();
-    let asked = Asked { order, key, request_sha256: sha256_hex(body) };
+    let places = context.app.launcher.admission().standing(order.caller.as_deref()).max_concurrent;
+    let asked = Asked { order, key, request_sha256: sha256_hex(body), places };
     let started = context.app.runs.start(Arc::clone(context.app) as _, asked).await;
     let entry = started.map_err(|error| refused(&run, error))?;
     if !wait.is_zero() {
@@ -134,6 +135,7 @@ fn order(context: &Context<'_>, request: StartRequest) -> Result<Order, ConnectE
         released: Arc::default(),
         wait,
         witness: None,
+        session: InSession::No,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::api::answer::signed;
 use crate::api::refuse;
 use crate::api::route::Context;
 use crate::job::Payload;
-use crate::launch::{Order, millis, new_run_id, unix_ms};
+use crate::launch::{InSession, Order, millis, new_run_id, unix_ms};
 use crate::limits::{ARTIFACT_BYTES, OUTPUT_BYTES};
 use crate::session::{OpenError, Wish};
 
@@ -79,6 +79,7 @@ fn order(
         released: std::sync::Arc::default(),
         wait: None,
         witness: None,
+        session: InSession::Opens,
     };
     let wish = Wish {
         owner: owner.map(str::to_owned),

@@ -21,7 +21,7 @@ use crate::api::refuse;
 use crate::api::route::Context;
 use crate::api::run::job_file;
 use crate::job::{Language, Payload};
-use crate::launch::{Order, Refusal, new_run_id, unix_ms};
+use crate::launch::{InSession, Order, Refusal, new_run_id, unix_ms};
 use crate::limits::{ARTIFACT_BYTES, OUTPUT_BYTES};
 use crate::placement::Unplaced;
 use crate::provider::{Cancel, CellEnd};
@@ -195,10 +195,6 @@ fn order(
         return Err(refuse::unsupported("the session's sandbox runs no JavaScript"));
     }
     let grants = check::grants(grant_profile).map_err(invalid)?;
-    if !grants.is_empty() {
-        let text = "a grant does not exist, is not available to this caller, or is not for sessions";
-        return Err(ConnectError::refused(Code::PermissionDenied, NotDispatchedReason::Permission, text));
-    }
     let measured = entry.facts.evidence.tier;
     let refused = |refusal: Refusal| refuse::run_error(&run, &refusal.into());
     if let Some(needed) = floor.filter(|needed| measured < *needed) {
@@ -228,6 +224,7 @@ fn order(
         released: Arc::default(),
         wait: None,
         witness: None,
+        session: InSession::Call(entry.of_call()),
     };
     Ok((entry, order))
 }
