@@ -13,6 +13,7 @@ use std::sync::Arc;
 use freeboard_audit::{Event, Loaded as Cause, Started, Stopped};
 use freeboard_control::{Evidence, Lifeline, OpenGate, ServiceManager, Sockets};
 use freeboard_policy::{Policy, Tier};
+use tokio_util::sync::CancellationToken;
 
 use crate::accept::explicit::Entrance;
 use crate::accept::guard::guard_config;
@@ -24,6 +25,7 @@ use crate::control_server::{ControlServer, GateCount};
 use crate::credential::unready;
 use crate::error::Stop;
 use crate::helpers;
+use crate::limits::TRACES_END;
 use crate::operate::Operate;
 use crate::privileges::{self, Identity, PrivilegeError};
 use crate::record::{LogError, Recorder, Writer, gate_opened};
@@ -32,6 +34,7 @@ use crate::run::RunContext;
 use crate::shutdown::{Asked, Signals, Until, drain};
 use crate::tasks::Tasks;
 use crate::tls::{Authority, AuthorityError, CaError, CertificateAuthority};
+use crate::traces::{Exporter, Traces};
 use crate::upstream::dial::{DialSettings, Dialler};
 use crate::upstream::trust::Trust;
 
@@ -85,6 +88,7 @@ pub struct App {
     explicit: Option<TcpListener>,
     guard: Option<(TcpListener, Entrance)>,
     metrics: Option<TcpListener>,
+    exporter: Option<Exporter>,
     /// Of the explicit runs, in their order.
     tokens: Vec<[u8; 32]>,
     files: usize,
@@ -119,14 +123,23 @@ impl App {
         let (recorder, writer) = Recorder::start(config.audit.clone(), clock)?;
         let settings = DialSettings {
             hosts: config.hosts.clone(),
-            own_listeners: [config.explicit_listen, config.guard.listen, config.metrics.listen]
-                .into_iter()
-                .flatten()
-                .collect(),
+            own_listeners: [
+                config.explicit_listen,
+                config.guard.listen,
+                config.metrics.listen,
+                config.otlp_collector,
+            ]
+            .into_iter()
+            .flatten()
+            .collect(),
             chain: config.upstream_proxy.clone(),
         };
         let dialler = Dialler::new(settings, Trust::system());
-        let broker = Arc::new(Broker::new(read.snapshot, Authority::new(Arc::new(ca))?, dialler, recorder));
+        let (traces, exporter) = config.otlp_collector.map(Traces::to).unzip();
+        let authority = Authority::new(Arc::new(ca))?;
+        let mut broker = Broker::new(read.snapshot, authority, dialler, recorder);
+        broker.traces = traces;
+        let broker = Arc::new(broker);
         record_start(&broker)?;
         let workers = Arc::new(Workers::start(worker_count(config.workers)).map_err(StartError::System)?);
         for warning in &read.warnings {
@@ -142,6 +155,7 @@ impl App {
             explicit,
             guard,
             metrics,
+            exporter,
             tokens,
             files,
             warnings,
@@ -171,6 +185,7 @@ impl App {
             explicit,
             guard,
             metrics,
+            exporter,
             tokens,
             files,
             warnings,
@@ -203,6 +218,8 @@ impl App {
             let operate = Operate::new(&broker, &workers);
             tasks.spawn("metrics", operate.serve(listener));
         }
+        let told = CancellationToken::new();
+        let telling = exporter.map(|exporter| tokio::spawn(exporter.run(told.clone())));
         ready();
         ServiceManager.ready("serving");
         let cause = tokio::select! {
@@ -217,6 +234,11 @@ impl App {
         broker.runs.end_all();
         end_recorded(&broker, &server.gates, cause, cut).await;
         drop(workers);
+        told.cancel();
+        if let Some(telling) = telling {
+            // What the collector does not take now is lost with the broker.
+            let _ = tokio::time::timeout(TRACES_END, telling).await;
+        }
         if control.own {
             // Best effort: the next start replaces a socket that nobody listens on.
             let _ = std::fs::remove_file(&config.control_socket);

@@ -22,6 +22,7 @@ use crate::record::{Outcome, Recorder};
 use crate::run::{RunContext, Runs};
 use crate::session::Sessions;
 use crate::tls::Authority;
+use crate::traces::Traces;
 use crate::upstream::dial::Dialler;
 
 /// Shared state. `app` builds it; `accept`, `dns`, `pipeline` and `control_server` get it as `Arc<Broker>`.
@@ -47,6 +48,8 @@ pub struct Broker {
     pub runs: Runs,
     /// What the calls of one session have in common.
     pub sessions: Sessions,
+    /// Where decisions are told besides the audit log.
+    pub traces: Option<Traces>,
     pub clock: Clock,
     /// Requests that wait for a person.
     pub approvals: Approvals,
@@ -153,6 +156,7 @@ impl Broker {
             revocations: Arc::default(),
             runs: Runs::default(),
             sessions: Sessions::default(),
+            traces: None,
             clock: Clock,
             approvals: Approvals::default(),
             rates: Rates::default(),
@@ -179,6 +183,9 @@ impl Broker {
             run.note(&outcome);
         }
         self.metrics.note(&outcome);
+        if let Some(traces) = &self.traces {
+            traces.note(&outcome);
+        }
         self.recorder.record(outcome);
     }
 }

@@ -48,6 +48,7 @@ pub mod pipeline;
 pub mod respond;
 
 pub mod record;
+pub mod traces;
 
 pub mod dns;
 

@@ -132,6 +132,16 @@ pub const DEFAULT_RESPONSE_BYTES: u64 = 1 << 30;
 pub const TRACE_CALLS: usize = 256;
 /// Bytes of a path in a trace entry; the rest is cut.
 pub const TRACE_PATH_BYTES: usize = 1024;
+/// Spans that wait for the collector of traces. At the limit: dropped and counted (`freeboard_spans_total`).
+pub const TRACES_QUEUE: usize = 8192;
+/// Spans of one request to the collector.
+pub const TRACES_BATCH: usize = 512;
+/// How long spans are gathered for one request.
+pub const TRACES_PAUSE: Duration = Duration::from_secs(1);
+/// One request to the collector. At the limit: its spans are dropped and counted.
+pub const TRACES_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the end of the broker waits for the last of them.
+pub const TRACES_END: Duration = Duration::from_secs(1);
 /// Records that wait for the audit writer. At the limit: 503 `audit_unavailable`, nothing is forwarded.
 pub const AUDIT_QUEUE: usize = 8192;
 /// Room of that queue which refusals leave to requests that are to be forwarded: a run that is refused faster than the log is

@@ -115,6 +115,17 @@ impl Sessions {
         open.insert(key, Open { account: Arc::clone(&account), expires_unix_ms });
         Ok(account)
     }
+
+    /// Takes the grants from the session with this fingerprint; false when there is none.
+    pub fn revoke(&self, fingerprint: &str) -> bool {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = false;
+        for (_, session) in open.iter().filter(|((_, name), _)| **name == *fingerprint) {
+            session.account.revoke();
+            found = true;
+        }
+        found
+    }
 }
 
 #[cfg(test)]

@@ -37,6 +37,28 @@ pub struct Job {
     pub artifact_limit: usize,
 }
 
+impl Job {
+    /// Without a caller, grants or files.
+    pub fn of_nobody(run: String, payload: Payload, timeout: Duration) -> Self {
+        Self {
+            run,
+            caller: None,
+            trace_id: None,
+            grants: Vec::new(),
+            floor: None,
+            timeout,
+            payload,
+            files: Vec::new(),
+            artifacts: Vec::new(),
+            environment: Vec::new(),
+            output_limit: 0,
+            less: Less::default(),
+            input: None,
+            artifact_limit: 0,
+        }
+    }
+}
+
 /// Limits of one run below those of its provider; `None` = the provider's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Less {

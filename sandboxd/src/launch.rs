@@ -294,6 +294,21 @@ impl Launcher {
         Ok(Opened { session, evidence, description: chosen.description, ports, place })
     }
 
+    /// Lets providers that build ahead begin. Without an answer of the broker they begin with the first run.
+    pub async fn warm(&self) {
+        let prepared = match self.link(&[]).await {
+            Ok(None) => None,
+            Ok(Some(link)) => match link.prepare(None, &[], false).await {
+                Ok(prepared) => Some(prepared),
+                Err(_) => return,
+            },
+            Err(_) => return,
+        };
+        for provider in &self.providers {
+            provider.warm(prepared.as_ref());
+        }
+    }
+
     /// The control connection, where there is a broker. A configured broker that cannot be reached refuses every run,
     /// also one without grants: its attempts could not be recorded.
     pub(crate) async fn link(&self, grants: &[String]) -> Result<Option<Link>, Refusal> {

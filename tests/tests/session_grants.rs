@@ -49,7 +49,7 @@ fn f_calls_of_a_session_use_grants_that_are_for_sessions() {
     let policy = POLICY.replacen("[grant.items]\n", "[grant.items]\nsessions = true\n", 1)
         + "\n[grant.few]\ncallers = [\"lab\"]\nsessions = true\nbudget = { calls = 2 }\n[[grant.few.allow]]\napi = \"api\"\nroutes = [\"GET /v1/items/*\"]\n";
     assert_ne!(policy, POLICY);
-    let more = "listen = \"127.0.0.1:0\"\nmax_sessions = 4\nrate_per_minute = 0\n";
+    let more = "listen = \"127.0.0.1:0\"\nmax_sessions = 4\nrate_per_minute = 0\nnative_pool = 2\n";
     let Some(lab) = Lab::start_configured(&policy, &[], more) else { return };
     let Some(venv) = venv("plimsoll-client", &["plimsoll-client==0.23.0"]) else { return };
     let token = token(&lab);

@@ -236,6 +236,8 @@ pub struct ReloadRefused {
 pub enum RevokedFrom {
     /// From one run, all of its grants.
     Run,
+    /// From one session, all grants, in every call of it.
+    Session,
     /// From a caller, in every run, all grants.
     Caller,
     /// From everybody, one grant.
@@ -245,7 +247,7 @@ pub enum RevokedFrom {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Revoked {
     pub of: RevokedFrom,
-    /// The run's id, the caller's name or the grant's name.
+    /// The run's id, the session's fingerprint, the caller's name or the grant's name.
     pub name: Box<str>,
     /// Who said so.
     pub by: Box<str>,

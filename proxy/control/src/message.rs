@@ -52,6 +52,8 @@ pub struct Revocation {
 pub enum Revoked {
     /// Every grant of one open run.
     Run,
+    /// Every grant of a session, by its fingerprint: of the call that runs, and of later ones.
+    Session,
     /// Every grant of every run of a caller.
     Caller,
     /// One grant of every run.

@@ -42,6 +42,8 @@ pub enum Grants {
 pub enum From {
     /// All grants of one run
     Run,
+    /// All grants of a session, by the fingerprint that audit records have
+    Session,
     /// All grants of every run of a caller
     Caller,
     /// One grant of every run
@@ -68,6 +70,7 @@ impl Grants {
 fn revoke(of: From, name: String, by: String, config: &ConfigFlags) -> Exit {
     let of = match of {
         From::Run => Revoked::Run,
+        From::Session => Revoked::Session,
         From::Caller => Revoked::Caller,
         From::Grant => Revoked::Grant,
     };

@@ -92,6 +92,7 @@ pub struct Config {
     pub explicit_listen: Option<SocketAddr>,
     pub guard: Guard,
     pub metrics: Metrics,
+    pub otlp_collector: Option<SocketAddr>,
     pub explicit_runs: Vec<ExplicitRun>,
     pub hosts: HashMap<Host, Vec<IpAddr>>,
     /// The proxy that upstreams are reached through.
@@ -270,6 +271,7 @@ impl Values {
                     .iter()
                     .any(|(key, _, origin)| *key == "metrics_listen" && *origin != Origin::Default),
             },
+            otlp_collector: self.address("otlp_collector"),
             explicit_runs: file.explicit_runs,
             hosts: file.hosts.into_iter().collect(),
             upstream_proxy,

@@ -26,6 +26,8 @@ pub enum Kind {
     TimeOrOff,
     /// An address such as `127.0.0.1:3128`, or `off`.
     AddressOrOff,
+    /// Of this host only.
+    LoopbackOrOff,
     /// A list of user ids.
     Uids,
     /// `HOST:PORT`, or `off`.
@@ -202,6 +204,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "They tell names of APIs and credentials, and how busy the broker is, to whoever can connect; no request, no guest and no secret.",
     ),
     option(
+        "otlp_collector",
+        Kind::LoopbackOrOff,
+        Standard::Fixed("off"),
+        "Address of an OpenTelemetry collector on this host, usually 127.0.0.1:4318. Each decision is sent to it as a span, by OTLP over HTTP (JSON, `/v1/traces`); a run is one trace, the caller's where its `traceId` is one.",
+        "Spans say who asked what, without queries, headers and bodies, in clear text to whatever listens there. What it does not take is counted and dropped: nothing waits for it.",
+    ),
+    option(
         "upstream_proxy.address",
         Kind::ProxyOrOff,
         Standard::Fixed("off"),
@@ -272,6 +281,8 @@ pub const RENAMED: &[(&str, &str)] = &[
     ("guard", "guard_listen"),
     ("guard_cert", "guard_certificate"),
     ("metrics", "metrics_listen"),
+    ("traces", "otlp_collector"),
+    ("otlp_endpoint", "otlp_collector"),
     ("metrics_address", "metrics_listen"),
     ("proxy", "upstream_proxy.address"),
     ("http_proxy", "upstream_proxy.address"),
@@ -304,6 +315,7 @@ impl Kind {
             }
             Self::Time => "a time such as \"10s\" (ms, s, m, h, d)".to_owned(),
             Self::TimeOrOff => "a time such as \"10s\" (ms, s, m, h, d) or \"off\"".to_owned(),
+            Self::LoopbackOrOff => "an address of this host such as \"127.0.0.1:4318\" or \"off\"".to_owned(),
             Self::AddressOrOff => "an address such as \"127.0.0.1:3128\" or \"off\"".to_owned(),
             Self::Uids => "a list of user ids such as [1000]".to_owned(),
             Self::ProxyOrOff => "a host and port such as \"proxy.corp.example:3128\" or \"off\"".to_owned(),
@@ -327,7 +339,11 @@ impl Kind {
             Self::Time => units::time(text).map(Some).map(Value::Time),
             Self::TimeOrOff if text == "off" => Some(Value::Time(None)),
             Self::TimeOrOff => units::time(text).filter(|time| !time.is_zero()).map(Some).map(Value::Time),
-            Self::AddressOrOff if text == "off" => Some(Value::Address(None)),
+            Self::AddressOrOff | Self::LoopbackOrOff if text == "off" => Some(Value::Address(None)),
+            Self::LoopbackOrOff => {
+                let address: SocketAddr = text.parse().ok()?;
+                address.ip().is_loopback().then_some(Value::Address(Some(address)))
+            }
             Self::AddressOrOff => text.parse().ok().map(Some).map(Value::Address),
             Self::Uids => uids(text).map(Value::Uids),
             Self::ProxyOrOff if text == "off" => Some(Value::Proxy(None)),

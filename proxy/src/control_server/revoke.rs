@@ -31,6 +31,7 @@ pub(super) fn revoke(broker: &Broker, revocation: &Revocation) -> AnswerBody {
     let runs = runs.len() as u64;
     let from = match of {
         Revoked::Run => RevokedFrom::Run,
+        Revoked::Session => RevokedFrom::Session,
         Revoked::Caller => RevokedFrom::Caller,
         Revoked::Grant => RevokedFrom::Grant,
     };
@@ -45,6 +46,7 @@ pub(super) fn revoke(broker: &Broker, revocation: &Revocation) -> AnswerBody {
 fn has(run: &RunContext, of: Revoked, name: &str) -> bool {
     match of {
         Revoked::Run => *run.id == *name,
+        Revoked::Session => run.identity.session.as_deref() == Some(name),
         Revoked::Caller => run.caller.as_deref() == Some(name),
         Revoked::Grant => run.grants.iter().any(|grant| grant == name),
     }
@@ -57,6 +59,13 @@ fn take(broker: &Broker, of: Revoked, name: &str, runs: &[Arc<RunContext>]) -> R
             for run in runs {
                 run.revoke();
             }
+            Ok(())
+        }
+        Revoked::Session if !broker.sessions.revoke(name) => {
+            Err(Stop::new(Reason::RunEnded, "no session with this fingerprint has had a call here"))
+        }
+        Revoked::Session => {
+            broker.revocations.of_run();
             Ok(())
         }
         Revoked::Caller => broker.revocations.of_caller(name),

@@ -46,7 +46,7 @@ impl Revocations {
         self.add(name, |taken| &mut taken.grants)
     }
 
-    /// A run was told itself.
+    /// A run, or a session, was told itself.
     pub fn of_run(&self) {
         self.count.fetch_add(1, Ordering::Release);
     }

@@ -78,6 +78,8 @@ families! {
         "Connections that could not be accepted for lack of descriptors or memory.";
     OVER_LIMIT: Counter "freeboard_connections_over_limit_total" []
         "Connections to the explicit proxy or the guard that were closed at once because there were too many of all runs, or of one address that named no run. Those over the limit of one run are decisions with the reason `run_limit`.";
+    SPANS: Counter "freeboard_spans_total" ["outcome"]
+        "Spans for the collector of traces (`otlp_collector`): `sent`, or `lost` because it was not there or too slow.";
     PROBES: Counter "freeboard_probes_total" ["outcome"] "Answers of `/readyz`: `ready` or `unready`. Answers from memory are not counted.";
     CONFINED: Gauge "freeboard_confined" ["fence"]
         "1 where the broker keeps itself to its `files` (Landlock) and its system `calls` (seccomp).";

@@ -6,6 +6,7 @@ use super::families::{self as all, Family, FamilyKind};
 use super::histogram::{Histogram, Reading};
 use crate::broker::Broker;
 use crate::record::{Kind, Verdict};
+use crate::traces::Traces;
 
 /// Its media type.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -57,6 +58,10 @@ pub fn page(broker: &Broker, process: &Process) -> String {
     page.one(&all::APPROVALS, &[], broker.approvals.list().len());
     page.one(&all::ACCEPT_FAILURES, &[], metrics.accept_failures.read());
     page.one(&all::OVER_LIMIT, &[], metrics.connections_over_limit.read());
+    let spans = broker.traces.as_ref().map(Traces::counts);
+    page.family(&all::SPANS);
+    page.sample(&all::SPANS, &["sent"], spans.map_or(0, |counts| counts.sent.read()));
+    page.sample(&all::SPANS, &["lost"], spans.map_or(0, |counts| counts.lost.read()));
     page.family(&all::PROBES);
     page.sample(&all::PROBES, &["ready"], metrics.probes_ready.read());
     page.sample(&all::PROBES, &["unready"], metrics.probes_unready.read());

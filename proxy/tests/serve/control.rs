@@ -58,6 +58,11 @@ async fn calls_of_a_session_share_what_a_person_takes_away() {
     client.open(call(3, &[], "a"), Vec::new()).await.unwrap();
     client.open(call(4, &["g"], "b"), Vec::new()).await.unwrap();
     client.open(gate(5, &["g"]), Vec::new()).await.unwrap();
+    let of = Revoked::Session;
+    let revoke = |name: String| client.revoke(Revocation { of, name, by: "sam".into() });
+    assert_eq!(revoke("b".repeat(64)).await.unwrap(), 1, "run 4");
+    assert_eq!(reason(client.open(call(7, &["g"], "b"), Vec::new()).await), Reason::GrantRevoked);
+    assert_eq!(reason(revoke("c".repeat(64)).await), Reason::RunEnded);
     let unnamed = OpenGate { session: session("A"), ..gate(6, &["g"]) };
     assert_eq!(reason(client.open(unnamed, Vec::new()).await), Reason::Malformed);
 }

@@ -18,7 +18,7 @@ use crate::callers::Callers;
 use crate::config::{Config, Flags, hardened};
 use crate::launch::Launcher;
 use crate::limits::CALLERS_LOOK_INTERVAL;
-use crate::provider::Service;
+use crate::provider::{Pooled, Provider, Service};
 use crate::runs::{JournalError, Runs};
 use crate::session::Sessions;
 
@@ -57,7 +57,9 @@ enum ServeFailure {
         #[source]
         source: crate::provider::CreateError,
     },
-    #[error("`total_memory_mib` does not hold even one run of {memory_mib} MiB")]
+    #[error(
+        "`total_memory_mib` does not hold even one run of {memory_mib} MiB beside those that stand ready"
+    )]
     Memory { memory_mib: u32 },
     #[error("`hardened` is set, and:\n  {}", .0.join("\n  "))]
     Hardened(Vec<String>),
@@ -152,7 +154,11 @@ fn launcher(config: &Config) -> Result<Launcher, ServeFailure> {
         let description = provider.describe();
         tracing::info!(provider = description.name, tier = %description.tier, "provider started");
     }
-    let launcher = start::launcher(config, providers);
+    let providers = kinds.iter().zip(providers).map(|(kind, provider)| match config.pool(*kind) {
+        0 => provider,
+        size => Arc::new(Pooled::new(provider, size)) as Arc<dyn Provider>,
+    });
+    let launcher = start::launcher(config, providers.collect());
     let reached = launcher.descriptions().iter().map(|description| description.tier).max();
     match config.min_isolation.value {
         Some(floor) if reached.is_none_or(|tier| tier < floor) => Err(ServeFailure::Floor { floor }),
@@ -171,6 +177,7 @@ async fn run(
     smoke.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
     let proved = app.sessions.prove(&app.launcher).await;
     proved.map_err(|(name, source)| ServeFailure::Provider { name, source })?;
+    app.launcher.warm().await;
     let address = config.listen.value;
     let failed = |source| ServeFailure::Listen { address, source };
     let listener = match sockets.tcp(0).map_err(ServeFailure::HandedOver)? {

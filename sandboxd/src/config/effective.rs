@@ -88,6 +88,9 @@ pub struct Config {
     pub max_concurrent_per_caller: Setting<u32>,
     pub rate_per_minute: Setting<u32>,
     pub total_memory_mib: Setting<u32>,
+    pub native_pool: Setting<u32>,
+    pub gvisor_pool: Setting<u32>,
+    pub microvm_pool: Setting<u32>,
     pub hardened: Setting<bool>,
     pub max_sessions: Setting<u32>,
     pub max_sessions_per_caller: Setting<u32>,
@@ -237,6 +240,9 @@ impl Config {
             max_concurrent,
             rate_per_minute: layers.file(schema.rate_per_minute, DEFAULT_RATE_PER_MINUTE),
             total_memory_mib: layers.file(schema.total_memory_mib, 0),
+            native_pool: layers.file(schema.native_pool, 0),
+            gvisor_pool: layers.file(schema.gvisor_pool, 0),
+            microvm_pool: layers.file(schema.microvm_pool, 0),
             hardened: layers.file(schema.hardened, false),
             max_sessions_per_caller: layers.file(schema.max_sessions_per_caller, half_of_sessions),
             max_sessions,
@@ -335,7 +341,23 @@ impl Config {
     pub fn places(&self) -> u32 {
         match self.total_memory_mib.value {
             0 => self.max_concurrent.value,
-            total => self.max_concurrent.value.min(total / self.memory_mib.value.max(1)),
+            total => {
+                let fit = total / self.memory_mib.value.max(1);
+                let waiting =
+                    self.providers.value.iter().map(|kind| self.pool(*kind)).fold(0, u32::saturating_add);
+                self.max_concurrent.value.min(fit.saturating_sub(waiting))
+            }
+        }
+    }
+
+    /// Sandboxes of this kind that stand ready.
+    pub fn pool(&self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Native => self.native_pool.value,
+            Kind::Gvisor => self.gvisor_pool.value,
+            Kind::Microvm => self.microvm_pool.value,
+            // A worker of `wasm` waits anyway; an engine's containers are not built ahead.
+            Kind::Wasm | Kind::Docker => 0,
         }
     }
 
@@ -538,6 +560,9 @@ impl fmt::Display for Config {
             ("max_concurrent_per_caller", &self.max_concurrent_per_caller),
             ("rate_per_minute", &self.rate_per_minute),
             ("total_memory_mib", &self.total_memory_mib),
+            ("native_pool", &self.native_pool),
+            ("gvisor_pool", &self.gvisor_pool),
+            ("microvm_pool", &self.microvm_pool),
             ("max_sessions", &self.max_sessions),
             ("max_sessions_per_caller", &self.max_sessions_per_caller),
             ("max_sessions_per_owner", &self.max_sessions_per_owner),

@@ -63,6 +63,13 @@ pub struct Schema {
     /// Memory in MiB that all runs and sessions together may be promised: `max_concurrent` is lowered to as many as fit. 0 = not
     /// counted. Default 0. `serve` does not start when not even one run fits.
     pub total_memory_mib: Option<u32>,
+    /// Sandboxes of `native` that stand ready for runs which are not known yet, each used once; every one has the memory of a run in
+    /// `total_memory_mib`. Runs with grants on other ports than 80 and 443, or with less memory, are built by themselves. Default 0: none.
+    pub native_pool: Option<u32>,
+    /// The same for `gvisor`. Default 0.
+    pub gvisor_pool: Option<u32>,
+    /// The same for `microvm`. Default 0.
+    pub microvm_pool: Option<u32>,
     /// Refuse to serve unless everything that this daemon can check is as strict as it can be; all that is not is said at
     /// once. Default false. `docs/callers.md` lists the rules.
     pub hardened: Option<bool>,

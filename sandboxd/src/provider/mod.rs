@@ -6,6 +6,7 @@ pub mod docker;
 pub mod gvisor;
 pub mod microvm;
 pub mod native;
+mod pool;
 mod program;
 mod session;
 mod start;
@@ -20,6 +21,7 @@ use freeboard_policy::Tier;
 use futures_util::future::BoxFuture;
 
 pub use self::allowance::Allowance;
+pub use self::pool::Pooled;
 pub use self::session::{CallFailure, Called, Cancel, CellEnd, Over, ReadBack, Session};
 pub use self::start::{Ahead, Engines, Kind, NativeView, RunLimits, Service, start};
 use crate::job::{Job, Outcome, OutputSink};
@@ -89,6 +91,13 @@ pub trait Provider: Send + Sync + std::fmt::Debug {
     fn describe(&self) -> Description;
     /// Builds the boundary of one run. No user code runs yet. Dropping the sandbox destroys the boundary.
     fn create<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<Box<dyn Sandbox>, CreateError>>;
+    /// Checks what must hold whenever a sandbox is used, also one that has stood for a while: the payload, and the programs that
+    /// were proved.
+    fn ready_for<'a>(&'a self, _plan: &'a Plan) -> BoxFuture<'a, Result<(), CreateError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+    /// Says what the gates of runs look like that name no grants, so that a provider which builds ahead can begin.
+    fn warm(&self, _prepared: Option<&Prepared>) {}
     /// Tries the forbidden things in a real run. Daemons do it once before they serve, and `doctor` does; a single run
     /// goes without, since its own boundary is measured anyway.
     fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
@@ -100,6 +109,10 @@ pub trait Provider: Send + Sync + std::fmt::Debug {
 pub trait Sandbox: Send {
     /// Measures the live boundary from outside, before any user code.
     fn measure(&mut self) -> BoxFuture<'_, Result<Evidence, CreateError>>;
+    /// Gives a sandbox that was built for nobody to this run. False: it is not there any more, or was built for its run.
+    fn give_to(&mut self, _job: &Job) -> bool {
+        false
+    }
     /// The sockets of the gate, for the broker. Empty when the run has no grants... but attempts are still refused.
     fn take_doors(&mut self) -> Vec<(Door, OwnedFd)>;
     /// Lets the code run and waits for its end, the deadline of the job, or a lost sandbox. When it returns, no process

@@ -112,20 +112,6 @@ fn steps(script: &str) -> Payload {
 }
 
 fn job(payload: Payload) -> Result<Job, CreateError> {
-    Ok(Job {
-        run: new_run_id().map_err(|error| failed(error.to_string()))?,
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout: LIMIT,
-        payload,
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 4096,
-        less: crate::job::Less::default(),
-        input: None,
-        artifact_limit: 0,
-    })
+    let run = new_run_id().map_err(|error| failed(error.to_string()))?;
+    Ok(Job { output_limit: 4096, ..Job::of_nobody(run, payload, LIMIT) })
 }

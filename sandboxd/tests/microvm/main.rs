@@ -16,6 +16,8 @@ mod isolation;
 mod lifecycle;
 #[path = "../own_kernel/limits.rs"]
 mod limits;
+#[path = "../own_kernel/pool.rs"]
+mod pool;
 #[path = "../own_kernel/sessions.rs"]
 mod sessions;
 mod support;

@@ -18,6 +18,10 @@ pub(crate) fn with_provider(allowance: Allowance, test: impl AsyncFnOnce(&dyn Pr
     with_microvm(config, async |provider| test(&provider).await);
 }
 
+pub(crate) fn with_shared(test: impl AsyncFnOnce(std::sync::Arc<dyn Provider>)) {
+    with_microvm(MicrovmConfig::default(), async |provider| test(std::sync::Arc::new(provider)).await);
+}
+
 /// Runs a test, or says that it was not.
 pub(crate) fn with_microvm(config: MicrovmConfig, test: impl AsyncFnOnce(MicrovmProvider)) {
     if !rustix::process::geteuid().is_root() {

@@ -13,6 +13,7 @@ mod inheritance;
 mod input;
 mod lifecycle;
 mod limits;
+mod pool;
 mod sessions;
 mod support;
 mod timing;

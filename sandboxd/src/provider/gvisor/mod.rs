@@ -169,6 +169,13 @@ impl Provider for GvisorProvider {
         })
     }
 
+    fn ready_for<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), CreateError>> {
+        Box::pin(async move {
+            can_run(NAME, &plan.job.payload, self.node.is_some())?;
+            self.boundary(plan).await.map(drop)
+        })
+    }
+
     fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
         Box::pin(smoke::smoke_test(self))
     }

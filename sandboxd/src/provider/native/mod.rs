@@ -138,6 +138,10 @@ impl Provider for NativeProvider {
         })
     }
 
+    fn ready_for<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Result<(), CreateError>> {
+        Box::pin(std::future::ready(can_run(NAME, &plan.job.payload, self.node.is_some())))
+    }
+
     fn smoke_test(&self) -> BoxFuture<'_, Result<(), CreateError>> {
         Box::pin(smoke::try_forbidden(self, smoke::SCRIPT, smoke::LIMIT))
     }
