@@ -11,22 +11,8 @@ use freeboard_sandboxd::provider::{CreateError, Plan, Provider, RunFailure, Sand
 pub(crate) fn job_within(timeout: Duration, payload: Payload) -> Job {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let turn = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    Job {
-        run: format!("{:016x}{:016x}", std::process::id(), turn),
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout,
-        payload,
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 64 << 10,
-        less: freeboard_sandboxd::job::Less::default(),
-        input: None,
-        artifact_limit: 8 << 20,
-    }
+    let run = format!("{:016x}{:016x}", std::process::id(), turn);
+    Job { output_limit: 64 << 10, artifact_limit: 8 << 20, ..Job::of_nobody(run, payload, timeout) }
 }
 
 /// Creates, measures and releases.

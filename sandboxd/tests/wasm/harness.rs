@@ -19,22 +19,8 @@ pub(crate) fn provider() -> WasmProvider {
 }
 
 pub(crate) fn job(code: &str) -> Job {
-    Job {
-        run: "0123456789abcdef0123456789abcdef".to_owned(),
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout: Duration::from_secs(20),
-        payload: Payload::JavaScript { code: code.to_owned() },
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 64 << 10,
-        less: freeboard_sandboxd::job::Less::default(),
-        input: None,
-        artifact_limit: 0,
-    }
+    let (run, payload) = ("0123456789abcdef".repeat(2), Payload::JavaScript { code: code.to_owned() });
+    Job { output_limit: 64 << 10, ..Job::of_nobody(run, payload, Duration::from_secs(20)) }
 }
 
 pub(crate) fn plan(code: &str) -> Plan {

@@ -47,20 +47,7 @@ pub(in crate::provider) async fn try_forbidden(
 }
 
 fn job(script: &str, limit: Duration) -> Job {
-    Job {
-        run: format!("{:032x}", std::process::id()),
-        caller: None,
-        trace_id: None,
-        grants: Vec::new(),
-        floor: None,
-        timeout: limit,
-        payload: Payload::Steps { steps: vec![script.into()] },
-        files: Vec::new(),
-        artifacts: Vec::new(),
-        environment: Vec::new(),
-        output_limit: 4096,
-        less: crate::job::Less::default(),
-        input: None,
-        artifact_limit: 0,
-    }
+    let (run, payload) =
+        (format!("{:032x}", std::process::id()), Payload::Steps { steps: vec![script.into()] });
+    Job { output_limit: 4096, ..Job::of_nobody(run, payload, limit) }
 }
