@@ -175,6 +175,12 @@ async fn a_call_whose_grant_needs_a_door_that_the_sandbox_does_not_have_is_refus
     }
     assert!(!broker.words().contains(&"open"));
     assert_eq!(daemon.post("SessionRun", &with_grant(&id, "triage")).await.status, 200, "positive control");
+    broker.changed.store(true, Ordering::SeqCst);
+    assert_eq!(
+        call(&daemon, &id).await.status,
+        200,
+        "what others could need is nothing to a call without a grant"
+    );
 }
 
 #[tokio::test]

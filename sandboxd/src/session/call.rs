@@ -112,7 +112,7 @@ impl Turn {
         let link = launcher.link(&order.grants).await.map_err(refused)?;
         let prepared = prepare(link.as_ref(), order).await.map_err(refused)?;
         if let Some(prepared) = &prepared
-            && let Err(refusal) = self.fits(prepared)
+            && let Err(refusal) = self.fits(order, prepared)
         {
             return Err(refused(noted(link.as_ref(), order, prepared.floor, refusal).await));
         }
@@ -162,11 +162,15 @@ impl Turn {
     ///
     /// SECURITY: the boundary was measured before anybody knew which grants its calls would name (ATTACKS F, G). Guarded by
     /// `a_call_whose_grant_has_a_stronger_floor_is_refused`.
-    fn fits(&self, prepared: &Prepared) -> Result<(), Refusal> {
+    fn fits(&self, order: &Order, prepared: &Prepared) -> Result<(), Refusal> {
         let facts = &self.entry.facts;
         let measured = facts.evidence.tier;
         if let Some(needed) = prepared.floor.filter(|needed| measured < *needed) {
             return Err(Refusal::Unplaced(Unplaced::TooWeak { needed, best: measured, why: None }));
+        }
+        if order.grants.is_empty() {
+            // The ports are those that other calls could need.
+            return Ok(());
         }
         let has = |port: &u16| STANDING_PORTS.contains(port) || facts.ports.contains(port);
         match prepared.ports.iter().find(|port| !has(port)) {

@@ -20,7 +20,7 @@ mod session;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -215,6 +215,8 @@ impl Sandbox for FakeSandbox {
 pub struct FakeBroker {
     pub socket: PathBuf,
     pub asked: Arc<Mutex<Vec<RequestBody>>>,
+    /// The policy has changed: runs that name no grant could name one on port 9443, too.
+    pub changed: Arc<AtomicBool>,
     _folder: tempfile::TempDir,
     server: tokio::task::JoinHandle<()>,
 }
@@ -226,14 +228,16 @@ impl FakeBroker {
         let listener = UnixListener::bind(&socket).unwrap();
         let asked = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&asked);
+        let changed = Arc::<AtomicBool>::default();
+        let later = Arc::clone(&changed);
         let server = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let log = Arc::clone(&log);
+                let (log, later) = (Arc::clone(&log), Arc::clone(&later));
                 connections.spawn(async move {
                     let connection = Connection::new(stream);
                     while let Ok((request, sockets)) = connection.receive::<Request>().await {
-                        let body = reply(&request.body, floor, sockets.len());
+                        let body = reply(&request.body, floor, later.load(Ordering::SeqCst), sockets.len());
                         log.lock().unwrap().push(request.body);
                         if connection.send(&Answer { id: request.id, body }, &[]).await.is_err() {
                             break;
@@ -242,7 +246,7 @@ impl FakeBroker {
                 });
             }
         });
-        Self { socket, asked, _folder: folder, server }
+        Self { socket, asked, changed, _folder: folder, server }
     }
 
     pub fn words(&self) -> Vec<&'static str> {
@@ -273,11 +277,12 @@ impl FakeBroker {
     }
 }
 
-fn reply(body: &RequestBody, floor: Option<Tier>, sockets: usize) -> AnswerBody {
+fn reply(body: &RequestBody, floor: Option<Tier>, changed: bool, sockets: usize) -> AnswerBody {
     match body {
         RequestBody::Prepare(run) => {
             let mine = run.grants.iter().all(|grant| grant == "triage" || grant == "elsewhere");
-            let elsewhere = run.grants.iter().any(|grant| grant == "elsewhere");
+            let elsewhere =
+                run.grants.iter().any(|grant| grant == "elsewhere") || (run.grants.is_empty() && changed);
             if !run.grants.is_empty() && (!mine || run.caller.as_deref() != Some("alice")) {
                 let message = format!("no grant {:?} for {:?}", run.grants, run.caller);
                 return AnswerBody::Refused { reason: Reason::GrantNotAvailable, message };
